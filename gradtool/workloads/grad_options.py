@@ -67,6 +67,11 @@ class GradOptions:
     grad_buffers: bool = option(
         "flag", False, "Add each gradient to an input of its shape (micro-batches).", trains=False,
         group=_LOSS, doc="each gradient is added to an input of its shape.")  # fmt: skip
+    grad_norm: bool = option(
+        "flag", False, "Return the norm of all gradients together as well, as grad_norm.",
+        excludes="sparse", trains=False, group=_LOSS,
+        doc="return the norm of all gradients together, before limits, as `grad_norm`."
+    )  # fmt: skip
     lora: Rank | None = option(
         "whole", None, "Train adapters of this rank beside weights of MatMul, Gemm and Conv, and "
         "what --wrt names; the weights stay.", least=1, metavar="RANK", group=_LEARNS,

@@ -22,6 +22,7 @@ from gradtool.graph.stages import INNER, ROLES, is_backward, stage, take_state, 
 from gradtool.losses import attach as losses
 from gradtool.losses.settings import CLASS_WEIGHTS
 from gradtool.passes import train_mode as modes
+from gradtool.passes.clipping import norm_of
 from gradtool.passes.cotangents import cotangents_of
 from gradtool.passes.exporters import folded, renamed, untied
 from gradtool.passes.lift_initializers import lift_initializers
@@ -183,7 +184,7 @@ def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
     made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=options.accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
-    names, trained = _publish(op, made, buffers=options.grad_buffers, updated=updated)
+    names, trained = _publish(op, made, options)
     updates, said = _updated(op, options, trained) if updated else ({}, ())
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state | updates)
@@ -373,14 +374,27 @@ def _publish_state(op: Builder) -> dict[str, str]:
     return state
 
 
+def _publish_norm(op: Builder, made: Backward) -> None:
+    """Make the norm of all gradients an output, in double precision where one of them is."""
+    found = list(made.gradients.values())
+    is_double = any(g.dtype == ir.DataType.DOUBLE for g in found)
+    with op.at(None, stage="backward", source="", prefix="norm"), op.arithmetic():
+        norm = norm_of(op, found, ir.DataType.DOUBLE if is_double else ir.DataType.FLOAT)
+    norm.name = op.names.fresh("grad_norm")
+    op.graph.outputs.append(norm)
+
+
 def _publish(
-    op: Builder, made: Backward, *, buffers: bool, updated: bool
+    op: Builder, made: Backward, options: GradOptions
 ) -> tuple[dict[str, str], dict[ir.Value, ir.Value]]:
     """Make each gradient an output called `<value>_grad`, and return the names.
 
-    With `buffers`, what an input `<value>_grad_in` holds is added to it.  Where parameters are
-    `updated`, their gradients are no outputs: they come second.
+    With buffers, what an input `<value>_grad_in` holds is added to it.  Where parameters are
+    updated, their gradients are no outputs: they come second.
     """
+    if options.grad_norm:
+        _publish_norm(op, made)
+    buffers, updated = options.grad_buffers, options.optimizer != "none"
     names: dict[str, str] = {}
     trained: dict[ir.Value, ir.Value] = {}
     inputs: dict[str, str] = {}
