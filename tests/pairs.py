@@ -246,7 +246,8 @@ PARTS = {
     ("run", "--explain-kernels"): "only_loss", ("run", "--format"): "accumulate",
     ("run", "--head-grads"): "fuse_attention",
     ("run", "--engine"): "accumulate", ("recompute", "--frontier"): "accumulate",
-    ("recompute", "--max-batch"): "accumulate no_grad fuse_attention grad_buffers",
+    ("recompute", "--max-batch"): "accumulate no_grad fuse_attention grad_buffers clip_value "
+    "optimizer_option lr_scale sparse grad_norm",
 }  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from gradtool.commands import budgeting, threads
 from gradtool.commands.call import Call, as_command
@@ -17,6 +18,9 @@ from gradtool.commands.options import (
 )
 from gradtool.errors import UsageError
 from gradtool.workloads.grad_options import GradOptions
+
+if TYPE_CHECKING:
+    from gradtool.commands.workloads import Opened
 
 
 @as_command("recompute")
@@ -56,10 +60,8 @@ def command(
     if goal not in curves.SHOWN:
         options["force"] = writing.require_target(asked.source, "recompute", options)
     (opened,) = open_workloads(call, asked.sources, sizes=asked.sizes, options=asked.options)
-    varied = opened.batch if goal == "max_batch" else None
-    fixed = [each for each in dims if each.partition("=")[0] == varied]
-    if fixed:
-        raise UsageError(f"--max-batch looks for {varied}: leave out --dim {fixed[0]}")
+    if goal == "max_batch":
+        _require_open(opened, dims, shapes)
     chosen = budgeting.within_limit(
         {**opened.options, "optimizer": opened.counted}, perf_counter() - began
     )
@@ -67,3 +69,14 @@ def command(
         curves.SHOWN[goal](call.reporter, opened, {**options, "time_limit": chosen["time_limit"]})
     else:
         writing.write(call.reporter, opened, budgeting.asked(chosen).plans(), "recompute", options)
+
+
+def _require_open(opened: Opened, dims: Sequence[str], shapes: Sequence[str]) -> None:
+    """Refuse a flag that fixes the batch that is looked for."""
+    varied = opened.batch
+    for each in dims:
+        if each.partition("=")[0] == varied:
+            raise UsageError(f"--max-batch looks for {varied}: leave out --dim {each}")
+    if shapes and varied in opened.dims and varied not in opened.assumed:
+        listed = " ".join(f"--shape {each}" for each in shapes)
+        raise UsageError(f"--max-batch looks for {varied}: leave out {listed}")

@@ -57,12 +57,12 @@ def test_the_largest_batch_by_plan(run, net):
     assert "assumed" not in outcome.err
 
 
-def test_the_batch_that_is_looked_for_is_not_given(run, net):
-    flags = ("--max-batch", "--memory", "64KiB")
-    outcome = run("recompute", net, *flags, "--dim", "batch=2")
+@pytest.mark.parametrize("flag", [("--dim", "batch=2"), ("--shape", "x=2x16")])
+def test_the_batch_that_is_looked_for_is_not_given(run, net, flag):
+    outcome = run("recompute", net, "--max-batch", "--memory", "64KiB", *flag)
 
     assert outcome.code == 2
-    assert "--max-batch looks for batch: leave out --dim batch=2" in outcome.err
+    assert f"--max-batch looks for batch: leave out {' '.join(flag)}" in outcome.err
 
 
 def test_a_size_beside_the_largest_batch_is_said_to_be_assumed(run, model):
