@@ -239,11 +239,12 @@ IDLE = frozenset({
 # What shows a part of a step need not show what moved elsewhere: one node that is explained, the
 # bytes of tensors, the largest of them, a value that is fetched without the rest.
 PARTS = {
-    ("mirror", "--explain"): "keep drop grad_buffers optimizer_option lr_scale only_loss",
+    ("mirror", "--explain"): "keep drop grad_buffers optimizer_option lr_scale only_loss "
+    "grad_norm",
     ("mirror", "--by"): "policy keep drop fuse_attention",
     ("compare", "--by"): "plans no_grad accumulate grad_buffers fuse_attention only_loss",
     ("compare", "--top"): "top", ("run", "--fetch"): "plan labels optimizer",
-    ("run", "--explain-kernels"): "only_loss", ("run", "--format"): "accumulate",
+    ("run", "--explain-kernels"): "only_loss", ("run", "--format"): "accumulate grad_norm",
     ("run", "--head-grads"): "fuse_attention",
     ("run", "--engine"): "accumulate", ("recompute", "--frontier"): "accumulate",
     ("recompute", "--max-batch"): "accumulate no_grad fuse_attention grad_buffers clip_value "
