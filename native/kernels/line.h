@@ -1,6 +1,9 @@
-/* A schedule that is changed run by run, as gradtool/planning/ladder/line.py says it in Python.
+/* A schedule that is changed run by run: the bytes alive at each entry follow every change.
  *
  * An entry is a number of 128 bits, as each of many steps has 60 halvings before it; 0 is none.
+ * An instance of a storage lives from a run of its step to the last use before the next run; what
+ * nobody reads is taken out at once.  What a change costs does not depend on the length of the
+ * schedule, but for moving the tails of arrays.
  * `entries` are sorted, with the step (`place`), the bytes alive and those saved at each.  The
  * entries at which a step runs and those that read a storage are sorted lists of nodes: list p is
  * of step p, list steps + r of storage r.
@@ -161,7 +164,7 @@ void SHARED(line_rollback)(struct line *line);
 void SHARED(line_put)(struct line *line, int64_t list, entry_t entry);
 void SHARED(line_save)(struct line *line, entry_t entry);
 
-/* reruns.c */
+/* reruns.c: whether a change could be made; what it made until it could not is undone by who asked */
 int SHARED(line_again)(struct line *line, int64_t p, entry_t reader, int64_t room, int64_t depth);
 int64_t SHARED(line_cost)(struct line *line, int64_t p, entry_t reader, int64_t room);
 int64_t SHARED(line_near)(const struct line *line, int64_t p, entry_t reader);

@@ -1,17 +1,22 @@
-/* Running a step again right before an entry, or an entry elsewhere: what gradtool/planning/ladder
- * says in reruns.py and passing.py; see line.h. */
+/* Running a step again right before an entry, or an entry elsewhere; see line.h.
+ *
+ * Steps that draw at random never pass each other, nor does what reads a parameter pass what
+ * overwrites it.
+ */
 #include "line.h"
 
 #define DEPTH 200
-#define MOST 256
-#define COUNTED 64
-#define GROUP 6
+#define MOST 256   /* runs that one change puts in */
+#define COUNTED 64 /* steps of which it is found out what they cost together */
+#define GROUP 6    /* runs that go before an entry together */
 
 /* Whether what a storage holds is alive at a reader, or there is room to keep it until then. */
 static int is_kept(const struct line *line, int64_t r, entry_t end, entry_t reader, int64_t room) {
     return end >= reader || most_between(line, end, reader) + line->bytes[r] <= room;
 }
 
+/* Runs a step again right before an entry.  What it reads and is not alive there stays alive where
+ * memory has room for it, and is else computed again too. */
 int SHARED(line_again)(struct line *line, int64_t p, entry_t reader, int64_t room, int64_t depth) {
     const entry_t entry = free_before(line, reader);
     if (!entry || depth > DEPTH) return 0;
@@ -31,6 +36,7 @@ int SHARED(line_again)(struct line *line, int64_t p, entry_t reader, int64_t roo
     return 1;
 }
 
+/* What a step costs with those whose results it reads that are not alive at an entry. */
 int64_t SHARED(line_near)(const struct line *line, int64_t p, entry_t reader) {
     int64_t cost = line->costs[p];
     EACH(i, r, reads, p)
@@ -39,6 +45,8 @@ int64_t SHARED(line_near)(const struct line *line, int64_t p, entry_t reader) {
     return cost;
 }
 
+/* What it costs to run a step again before an entry, with what is missing there.  Of a great many
+ * steps that are missing, some are left out. */
 int64_t SHARED(line_cost)(struct line *line, int64_t p, entry_t reader, int64_t room) {
     const int64_t stamp = ++line->now->stamp;
     int64_t waiting[COUNTED], count = 0, seen = 1, cost = 0;
@@ -117,6 +125,7 @@ static int is_among(const entry_t *group, int64_t count, entry_t entry) {
     return 0;
 }
 
+/* Lets an entry run before another, with what it needs from behind, if that is little. */
 int SHARED(line_pull)(struct line *line, entry_t entry, entry_t before) {
     if (!is_there(line, entry) || !is_there(line, before) || entry < before) return 0;
     entry_t group[GROUP] = {entry}, waiting[GROUP] = {entry};
@@ -141,6 +150,7 @@ int SHARED(line_pull)(struct line *line, entry_t entry, entry_t before) {
     return 1;
 }
 
+/* Lets a reader run before an entry, with what it reads computed again where it is gone. */
 int SHARED(line_ahead)(struct line *line, entry_t entry, entry_t before, int64_t room) {
     if (!is_there(line, entry) || !is_there(line, before) || entry < before) return 0;
     const int64_t p = place(line, entry);
@@ -153,6 +163,7 @@ int SHARED(line_ahead)(struct line *line, entry_t entry, entry_t before, int64_t
     return 1;
 }
 
+/* Lets an entry run later, right before another, which nobody needs it for earlier. */
 int SHARED(line_push)(struct line *line, entry_t entry, entry_t before) {
     if (!is_there(line, entry) || !is_there(line, before)) return 0;
     EACH(i, r, writes, place(line, entry))

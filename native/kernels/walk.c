@@ -1,15 +1,24 @@
-/* Down to a budget by running steps again, and to the least work within it: what
- * gradtool/planning/ladder says in walk.py and trim.py, with equal results; see line.h. */
+/* Down to a budget by running steps again, and to the least work within it; see line.h.
+ *
+ * At the entry that is most above the budget all storages are scored that lie idle there: what their
+ * step costs for each byte and entry that is relieved.  The best few are tried on the line, which
+ * follows a change at the cost of what it touches.  Where none lowers the excess, the entries above
+ * the budget weigh more and more, so that the search leaves a local minimum through what weighs
+ * less: the breakout method for constraint satisfaction (Morris 1993, The Breakout Method for
+ * Escaping from Local Minima, AAAI).
+ */
 #include "item_heap.h"
-#include "ratio.h"
 
-#define SCORED 32
-#define VAIN 48
-#define EACH_TRIAL 50
+#define SCORED 32     /* storages of which it is found out what they cost */
+#define VAIN 48       /* changes that are tried until one helps */
+#define EACH_TRIAL 50 /* entries that a trial counts for, and each run that it put in or took out */
 #define EACH_CHANGE 15
-#define ALIKE 1.2
-#define READERS 4
+#define ALIKE 1.2 /* as cheap as the best change: layers that are alike change together */
+#define READERS 4 /* of a storage that run before another entry */
 #define TRIED (3 * VAIN)
+
+/* Bytes above the budget, weighted and summed over a schedule. */
+typedef __int128 excess_t;
 
 enum kind { AGAIN, PULL, AHEAD, PUSH, END };
 
@@ -19,7 +28,7 @@ struct trial {
     int64_t step, room;
     entry_t entry, before;
     double price;
-    int64_t gain;
+    excess_t gain;
 };
 
 struct walk_fit {
@@ -47,8 +56,8 @@ static void pay(struct line *line) {
 }
 
 /* Weighted bytes above the budget, entry by entry; their sum. */
-static int64_t weigh(struct line *line, int64_t budget) {
-    int64_t sum = 0;
+static excess_t weigh(struct line *line, int64_t budget) {
+    excess_t sum = 0;
     for (int64_t i = 0; i < line->now->count; i++) {
         const int64_t over = line->alive[i] - budget;
         line->over[i] = over > 0 ? over * line->weights[line->place[i]] : 0;
@@ -68,7 +77,7 @@ static int end(struct line *line, int64_t r, entry_t last, int64_t room) {
 }
 
 /* Makes a change; whether it lowers the excess, then with its price. */
-static int is_better(struct line *line, struct trial *trial, int64_t budget, int64_t excess) {
+static int is_better(struct line *line, struct trial *trial, int64_t budget, excess_t excess) {
     const int64_t extra = line->now->extra;
     SHARED(line_begin)(line);
     int is_done;
@@ -86,9 +95,9 @@ static int is_better(struct line *line, struct trial *trial, int64_t budget, int
     pay(line);
     line->now->deep = line->now->changes > 1;
     if (!is_done) return 0;
-    const int64_t gain = excess - weigh(line, budget), cost = line->now->extra - extra;
-    trial->gain = gain;
-    if (gain > 0) trial->price = cost > 0 ? ratio(cost, gain) : (double)cost * (double)gain;
+    const double cost = (double)(line->now->extra - extra);
+    const excess_t gain = trial->gain = excess - weigh(line, budget);
+    if (gain > 0) trial->price = cost > 0 ? cost / (double)gain : cost * (double)gain;
     return gain > 0;
 }
 
@@ -105,7 +114,7 @@ static int64_t seeming(struct line *line, int64_t worst) {
             line->above[at(line, one->reader)] - line->above[at(line, one->last + 1)];
         one->relieved = most(relief * line->bytes[one->root], 1);
         const int64_t cost = SHARED(line_near)(line, line->maker[one->root], one->reader);
-        one->price = ratio(cost, one->relieved);
+        one->price = (double)cost / (double)one->relieved;
     }
     heapify(line->seeming, count);
     return count;
@@ -116,7 +125,8 @@ static struct item next_of(struct line *line, int64_t *left, int64_t *known, int
     while (*left && !(*known && line->idle[0].price <= line->seeming[0].price)) {
         struct item one = pop(line->seeming, left);
         const int64_t p = line->maker[one.root];
-        one.price = ratio(SHARED(line_cost)(line, p, one.reader, budget), one.relieved);
+        const int64_t cost = SHARED(line_cost)(line, p, one.reader, budget);
+        one.price = (double)cost / (double)one.relieved;
         push(line->idle, known, one);
     }
     return pop(line->idle, known);
@@ -138,7 +148,7 @@ static int64_t rank(struct trial *helped, int64_t count, const struct trial *one
 
 /* Tries what may lower the excess at the worst entry; how much of it helps. */
 static int64_t try_all(struct line *line, const struct walk_fit *call, int64_t worst,
-                       int64_t excess, struct trial *helped) {
+                       excess_t excess, struct trial *helped) {
     const entry_t peak = line->entries[worst];
     int64_t left = seeming(line, worst), known = 0, tried = 0, shifts = 0, found = 0;
     const int64_t ranked = least(SCORED, left);
@@ -194,7 +204,7 @@ static int64_t worst_but(const struct line *line, int64_t vain) {
 /* Makes the best of what is tried where the excess is worst, and others that are as cheap. */
 static int step(struct line *line, const struct walk_fit *call, int64_t vain) {
     struct trial helped[TRIED];
-    int64_t excess = weigh(line, call->budget);
+    excess_t excess = weigh(line, call->budget);
     const int64_t worst = worst_but(line, vain);
     const int64_t found = try_all(line, call, worst, excess, helped);
     const double dearest = found ? ALIKE * (helped[0].price > 0 ? helped[0].price : 0) : 0;
