@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from gradtool import kernels as kernel
 from gradtool.graph.specs import Spec, contiguous
 from gradtool.program import Program, Step, Value, View
+from gradtool.program.overwriting import overwriting
 
 FLOAT = np.dtype(np.float32)
 
@@ -77,6 +79,14 @@ def program(
         outputs=tuple(numbers[name] for name in outputs.split()),
         constants=MappingProxyType({}),
     )
+
+
+def stepping(*steps: str, state: str = "w n", **options) -> Program:
+    """A program whose parameter w has the next value n, in place where kernels allow."""
+    made = program(*steps, outputs="n", parameters="w", in_place=True, **options)
+    number = {v.name: i for i, v in enumerate(made.values)}
+    old, new = state.split()
+    return overwriting(replace(made, state=MappingProxyType({number[old]: number[new]})))
 
 
 def declared(op: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A schedule changed run by run, in native/kernels/line.h; `gradtool.planning.ladder` says how."""
+"""A schedule changed run by run: native/kernels/line.h, walk.c."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ struct stand {
 
 /* What may be taken next: the least price, then the least entry, then the least storage. */
 struct item {
-    double price;
-    int64_t root, relieved;
+    double price, relieved;
+    int64_t root;
     entry_t last, reader;
 };
 

@@ -112,9 +112,9 @@ static int64_t seeming(struct line *line, int64_t worst) {
         *one = line->idle[i];
         const int64_t relief =
             line->above[at(line, one->reader)] - line->above[at(line, one->last + 1)];
-        one->relieved = most(relief * line->bytes[one->root], 1);
+        one->relieved = relief > 0 ? (double)relief * (double)line->bytes[one->root] : 1;
         const int64_t cost = SHARED(line_near)(line, line->maker[one->root], one->reader);
-        one->price = (double)cost / (double)one->relieved;
+        one->price = (double)cost / one->relieved;
     }
     heapify(line->seeming, count);
     return count;
@@ -126,7 +126,7 @@ static struct item next_of(struct line *line, int64_t *left, int64_t *known, int
         struct item one = pop(line->seeming, left);
         const int64_t p = line->maker[one.root];
         const int64_t cost = SHARED(line_cost)(line, p, one.reader, budget);
-        one.price = (double)cost / (double)one.relieved;
+        one.price = (double)cost / one.relieved;
         push(line->idle, known, one);
     }
     return pop(line->idle, known);

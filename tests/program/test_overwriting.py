@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 import pytest
 from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import program
+from programs import stepping
 
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
@@ -26,14 +25,6 @@ from gradtool.program import Program
 from gradtool.program.overwriting import overwriting, write_after_read
 
 STEP = ("h = Tanh x", "g = Mul h w", "u = Exp g", "n = Sub w u")
-
-
-def stepping(*steps: str, state: str = "w n", **options) -> Program:
-    """A program whose parameter w has the next value n, in place where kernels allow."""
-    made = program(*steps, outputs="n", parameters="w", in_place=True, **options)
-    number = {v.name: i for i, v in enumerate(made.values)}
-    old, new = state.split()
-    return overwriting(replace(made, state=MappingProxyType({number[old]: number[new]})))
 
 
 def over(made: Program) -> dict[str, str]:

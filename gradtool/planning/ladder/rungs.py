@@ -14,10 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from gradtool.planning.ladder.improve import kick
-from gradtool.planning.ladder.native_walk import walk_of
 from gradtool.planning.ladder.seeking import Seeking
 from gradtool.planning.ladder.starts import Starts, cheapest, price
-from gradtool.planning.ladder.walk import State
+from gradtool.planning.ladder.walk import State, Walk
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.work_bound import least_budget
@@ -56,7 +55,7 @@ class Rungs:
         on_rung: Callable[[int, int], object] = lambda _done, _all: None,
     ) -> None:
         self.work = work
-        self._walk = walk_of(work)
+        self._walk = Walk(work)
         self._seed = context.seed
         self._stop = context.stop
         steps = len(work.reads)
