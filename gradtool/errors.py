@@ -10,7 +10,7 @@
     ├── NotDifferentiable       3   no gradient exists, or none is registered
     │   ├── UnsupportedGradient 3   one node, seen by a rule
     │   └── Unreachable         3   a value that the loss does not depend on
-    ├── DeviceError             4   the device is missing or out of memory
+    ├── DeviceError             4   the device or the native library is missing, or out of memory
     ├── Exhausted               4   a step took all that it may (in `kernels.allowance`)
     └── InvalidResult          70   what was made is not a valid model: a bug in gradtool
 
@@ -118,7 +118,7 @@ class Unreachable(NotDifferentiable):
 
 
 class DeviceError(GradtoolError):
-    """The device that was asked for is missing, broken or out of memory."""
+    """The device or the library that is needed is missing, broken or out of memory."""
 
     exit_code = 4
 

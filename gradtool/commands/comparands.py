@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gradtool.commands.plan_names import require
 from gradtool.errors import UsageError
 from gradtool.workloads.names import KEEP
 
@@ -24,8 +25,11 @@ def both_sides(
 
     Raises:
         UsageError: there are not two things to compare, or one cannot be read.
+        DeviceError: a plan is searched for, and there is no native library.
     """
     plans = list(options["plans"])
+    for plan in plans:
+        require(plan)
     if len(sources) > 2 or len(plans) > 2:
         raise UsageError("two are compared: give BEFORE and AFTER, and --plan twice at most")
     files = [source.endswith(SUFFIX) for source in sources]

@@ -76,6 +76,7 @@ def command(
 
     from gradtool.commands import comparing, plans, writing
     from gradtool.commands.workloads import open_workloads
+    from gradtool.planning.ladder.needed import lacking
     from gradtool.planning.recompute.policy import policy_named
     from gradtool.workloads import strategies
     from gradtool.workloads.names import KEEP, LIGHT, REORDER
@@ -98,10 +99,12 @@ def command(
         REORDER: strategies.reorder,
         "mirror": chosen,
         "sqrt": strategies.sqrt,
-        LIGHT: strategies.light,
-        "optimal": strategies.optimal,
     }
+    if not (said := lacking()):
+        listed |= {LIGHT: strategies.light, "optimal": strategies.optimal}
     if checkpoints:
         names = plans.checkpoint_names(checkpoints)
         listed["checkpoints"] = partial(strategies.checkpoints, names=names)
     comparing.report(call.reporter, opened, listed, options)
+    if said:
+        call.reporter.remark(f"no row for optimal: {said}", options["form"])

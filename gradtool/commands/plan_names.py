@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gradtool.errors import UsageError
-from gradtool.workloads.names import PLANS, current
+from gradtool.workloads.names import PLANS, SEARCHED, current
 
 if TYPE_CHECKING:
     from gradtool.workloads.planned import Planned
@@ -24,7 +24,9 @@ def plan_name(_ctx: click.Context, _param: click.Parameter, given: str) -> str:
 
     Raises:
         UsageError: there is no such plan.
+        DeviceError: it is one that is searched for, and there is no native library.
     """
+    require(given)
     if current(given) in PLANS or given.endswith(SUFFIX):
         return current(given)
     from gradtool.text.words import suggest
@@ -33,6 +35,18 @@ def plan_name(_ctx: click.Context, _param: click.Parameter, given: str) -> str:
         f"no plan {given!r}{suggest(given, PLANS)}; there are {', '.join(PLANS)}, and files that "
         f"end in {SUFFIX}"
     )
+
+
+def require(name: str) -> None:
+    """Go on only where a plan of a name can be made, before a model is opened for it.
+
+    Raises:
+        DeviceError: it is searched for, and there is no native library.
+    """
+    if name in SEARCHED:
+        from gradtool.planning.ladder import needed
+
+        needed.require()
 
 
 def plan_names(

@@ -51,10 +51,13 @@ def command(
 
     from gradtool.commands import curves, writing
     from gradtool.commands.workloads import open_workloads
+    from gradtool.planning.ladder import needed
 
     began = perf_counter()
     goal = budgeting.goal_of(options)
-    if goal not in curves.SHOWN:
+    if goal in curves.SHOWN:
+        needed.require()
+    else:
         budgeting.asked({**options, "optimizer": "none"}).plans()
     asked = meant(call, [model], Sizes(dims, shapes, batch, values), options)
     if goal not in curves.SHOWN:

@@ -14,8 +14,9 @@ from gradtool.exec import feeds
 from gradtool.exec.results import Result, counted
 from gradtool.exec.run import execute
 from gradtool.kernels.native import LIBRARY
+from gradtool.planning.ladder import needed
 from gradtool.program.native import kernels_of
-from gradtool.workloads.names import KEEP
+from gradtool.workloads.names import KEEP, SEARCHED
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import workload, write
 from gradtool.workloads.run_options import RunOptions
@@ -104,13 +105,14 @@ def _same(ours: Any, theirs: Any) -> bool:
 def every_plan(
     model: ir.Model, arrays: Arrays, result: Result, names: Iterable[str] | None = None
 ) -> list[Agreement]:
-    """Check all plans, or those named, of the training graph that `result` is a run of.
+    """Check all plans there are here, or those named, of the graph that `result` is a run of.
 
     They run on its device.
     """
     kernels = "numpy" if result.plan is None else kernels_of(result.plan.program)
     work = workload(model, feeds.sizes(model, arrays), kernels)
-    chosen = names or STRATEGIES
+    said = needed.lacking()
+    chosen = names or [name for name in STRATEGIES if name not in SEARCHED or not said]
     on = result.device
     return [check(work, STRATEGIES[name](work), arrays, result, on) for name in chosen]
 
@@ -123,7 +125,9 @@ def plans(model: ir.Model, arrays: Arrays, result: Result) -> str:
     """
     found = every_plan(model, arrays, result)
     others = ", ".join(a.plan for a in found if a.plan != KEEP)
+    said = needed.lacking()
     return (
         f"{counted(result)}: the same bits in {others} as in {KEEP}, "
         "and each plan takes the memory planned"
+        f"{said and f' ({said})'}"
     )

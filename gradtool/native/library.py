@@ -80,7 +80,10 @@ def _find() -> Path:
         raise Unavailable(f"no native kernels for {sys.platform}")
     path = sources.FOLDER / f"libgradtool{sources.ENDINGS[system]}"
     if not path.exists():
-        raise Unavailable("built without native kernels (GRADTOOL_PURE, or no compiler)")
+        how = "build the package without GRADTOOL_PURE"
+        if sources.TREE.is_dir():
+            how = "pip install ziglang, then python native/build.py"
+        raise Unavailable(f"built without native kernels (GRADTOOL_PURE, or no compiler): {how}")
     if sources.TREE.is_dir() and not (sources.FOLDER / sources.DIGEST).read_text().startswith(
         sources.digest(sources.TREE)
     ):

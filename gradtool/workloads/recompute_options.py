@@ -73,6 +73,7 @@ class RecomputeOptions:
         Raises:
             UsageError: nothing is asked for, or two things are; a name, a size, a percentage or a
                 file cannot be used.
+            DeviceError: a plan is to be searched for, and there is no native library.
         """
         self._check()
         if self.plan is not None:
@@ -89,14 +90,15 @@ class RecomputeOptions:
         return self._searching(name) if name in SEARCHED else strategies.STRATEGIES[name]
 
     def _searching(self, name: str) -> Strategy:
+        from gradtool.planning.ladder import needed
         from gradtool.workloads.budgets.limits import Budget
         from gradtool.workloads.budgets.search import at_most, within
 
-        search = self.search()
+        search, share = self.search(), self._share()
         budget = Budget.of("min" if self.budget is None else self.budget, self.optimizer)
+        needed.require()
         if self.budget is not None:
             return lambda work: within(work, budget, search(work), name)
-        share = self._share()
         return lambda work: at_most(work, share, search(work), name=name, optimizer=self.optimizer)
 
     def search(self) -> _Searching:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from gradtool.check.choice import Choice
 from gradtool.check.config.tables import Table
-from gradtool.errors import UsageError
+from gradtool.errors import DeviceError, UsageError
 from gradtool.text.words import suggest
 from gradtool.workloads.names import PLANS, current
 from gradtool.workloads.options import Option, options_of
@@ -69,8 +70,13 @@ def _read(table: Table, option: Option) -> Any:
 
 
 def _checked(choice: Choice) -> Choice:
-    """The choice. Raises UsageError if what it asks for cannot be planned."""
-    RecomputeOptions(**choice.without_optimizer().asked).plans()
+    """The choice, whether or not it can be planned here.
+
+    Raises:
+        UsageError: what it asks for can be planned nowhere.
+    """
+    with suppress(DeviceError):
+        RecomputeOptions(**choice.without_optimizer().asked).plans()
     return choice
 
 

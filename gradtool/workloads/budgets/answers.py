@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
+from gradtool.planning.ladder import needed
 from gradtool.planning.ladder.ladder import Ladder
 from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.walk import State
@@ -63,7 +64,12 @@ class Answers:
 
     @cached_property
     def ladder(self) -> Ladder:
-        """The schedules at all budgets, which simple recipes are among."""
+        """The schedules at all budgets, which simple recipes are among.
+
+        Raises:
+            DeviceError: there is no native library.
+        """
+        needed.require()
         place = {step: p for p, step in enumerate(self.order)}
         recipes = [[place[s] for s in recipe.order] for recipe in self._recipes()]
         model = self.known.work

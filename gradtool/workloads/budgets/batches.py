@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import partial
 
 from gradtool.errors import ModelError
+from gradtool.planning.ladder import needed
 from gradtool.planning.optimizer import state_bytes
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.budgets.search import CUTS, Search
@@ -47,7 +48,10 @@ def largest_batches(
 
     Raises:
         ModelError: the model has no step of a batch on the way.
+        DeviceError: a plan is searched for, and there is no native library.
     """
+    if not _SEARCHED.keys().isdisjoint(strategies):
+        needed.require()
     batches = _Batches(grown, strategies, memory, optimizer, rung)
     kept = batches.simple(KEEP, 1)
     found: dict[str, int] = {}
@@ -199,13 +203,6 @@ def _allowed(work: Workload, name: str) -> int:
 
 def _names(work: Workload) -> list[str]:
     return [step.name for step in work.program.steps]
-
-
-def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> bool:
-    """Whether the arena of a plan fits into so many bytes."""
-    if name in _SEARCHED:
-        return _searched(work, name).peak <= memory
-    return strategy(work).peak <= memory
 
 
 def _room(work: Workload, memory: int, optimizer: str) -> int:

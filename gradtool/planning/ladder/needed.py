@@ -1,0 +1,22 @@
+"""What a search for a plan needs: the native library, which makes every change of a schedule."""
+
+from __future__ import annotations
+
+from gradtool.errors import DeviceError
+from gradtool.native import library
+
+
+def lacking() -> str:
+    """Why no plan can be searched for here, in one line; nothing where one can."""
+    found, remark = library.status()
+    return "" if found else f"a search for a plan needs the native library: {remark}"
+
+
+def require() -> None:
+    """Go on only where a plan can be searched for.
+
+    Raises:
+        DeviceError: the library cannot be called here.
+    """
+    if said := lacking():
+        raise DeviceError(f"{said}; reorder, mirror, sqrt and segments do without")
