@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import onnx_ir as ir
 from graphs import parse
 
-from gradtool.graph.metadata import HEADS, STAGE
+from gradtool.graph.metadata import STAGE
 from gradtool.graph.stages import is_hoisted
+from gradtool.graph.training_info import record
 from gradtool.workloads.save_less import save_less
 
 FORWARD = "a = Exp (x) b = Tanh (x) y = Add (a, b)"
@@ -26,8 +25,7 @@ def staged(text: str, forward: str = "a b y") -> ir.Model:
     for node in model.graph:
         node.name = node.outputs[0].name
         node.metadata_props[STAGE] = "forward" if node.name in early else "backward"
-    model.metadata_props[HEADS] = json.dumps(["g"])
-    model.metadata_props["gradtool.gradients"] = json.dumps({"x": "dx"})
+    record(model, heads=("g",), gradients={"x": "dx"})
     return model
 
 

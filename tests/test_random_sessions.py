@@ -6,8 +6,6 @@ ones.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from conftest import trials
@@ -17,7 +15,7 @@ from random_graphs import Recipe, assemble, recipes
 
 import gradtool as gt
 from gradtool.graph.gradients_at import inner_gradients
-from gradtool.graph.metadata import STATE
+from gradtool.graph.training_info import TrainingInfo
 
 EVERYTHING = {
     "deadline": None,
@@ -33,7 +31,7 @@ nightly = settings(max_examples=trials(1000), **EVERYTHING)
 def check(recipe: Recipe, choose) -> None:
     training = gt.grad(assemble(recipe), loss="loss", wrt=list(recipe.leaves))
     expected = gt.run(training, recipe.inputs)
-    carried = set(json.loads(training.model.metadata_props.get(STATE, "{}")).values())
+    carried = set(TrainingInfo.of(training.model).of_next)
     inner = list(inner_gradients(training.model))
     kept = choose(inner)
     changed = choose([*expected.gradients, *kept])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradtool.commands.discovery import UNSIZED, Sizes
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import GRADIENTS
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.options import options_of
 
@@ -85,11 +83,6 @@ def refuse_gradient_flags(given: Collection[str], why: str) -> None:
     for option in options_of(GradOptions).values():
         if option.name in given and option.name != "optimizer":
             raise UsageError(f"{option.flag} changes nothing: {why}")
-
-
-def has_gradients(model: ir.Model) -> bool:
-    """Whether a graph returns gradients."""
-    return bool(json.loads(model.metadata_props.get(GRADIENTS, "{}")))
 
 
 def is_differentiated(loaded: ir.Model, options: GradOptions) -> bool:

@@ -12,7 +12,6 @@ from gradtool.commands import drawing, plan_names, threads, timed
 from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Meant, Sizes, meant
 from gradtool.commands.models import (
-    has_gradients,
     is_differentiated,
     label_names,
     open_model,
@@ -118,6 +117,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     from gradtool.commands.kernels import available, say_both
     from gradtool.exec import feeds
     from gradtool.exec.run import kernels_on
+    from gradtool.graph.training_info import TrainingInfo
     from gradtool.reports import running
 
     reporter, inputs, engine = call.reporter, options["inputs"], options["engine"]
@@ -128,7 +128,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
         reporter.say(f"inputs: random, seed {options['seed']} (--inputs FILE gives others)")
     elif options["plan"].endswith(plan_names.SUFFIX):
         training, arrays = _sized(asked, training, arrays)
-    if options["save_grads"] is not None and not has_gradients(training):
+    if options["save_grads"] is not None and not TrainingInfo.of(training).gradients:
         raise UsageError("--save-grads: this step returns no gradients")
     asked_for = kernels_on(where, kernels_of(options))
     chosen, planned_for = _planned(reporter, training, options["plan"], arrays, asked_for)

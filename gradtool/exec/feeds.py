@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,8 +12,9 @@ from gradtool import io, shapes
 from gradtool import kernels as kernel
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec.given import array_of, as_numpy, is_array
-from gradtool.graph.metadata import BUFFERS, DEFAULTS, ELEMENTS, SET, STATE, WHOLE
+from gradtool.graph.metadata import ELEMENTS
 from gradtool.graph.stages import is_backward
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.solving import Known, solve
 from gradtool.text.words import some, suggest
 
@@ -59,16 +59,15 @@ def converted(
         UsageError: no input or initializer has such a name, or an array has another type,
             or is not what its input was set to.
     """
-    takes = takers(model)
-    fixed = json.loads(model.metadata_props.get(SET, "{}"))
-    known = {*takes, *also, *fixed, *json.loads(model.metadata_props.get(WHOLE, "[]"))}
+    takes, info = takers(model), TrainingInfo.of(model)
+    known = {*takes, *also, *info.fixed, *info.whole}
     unknown = [name for name in given if name not in known]
     if unknown:
         names = [v.name or "" for v in inputs_of(model)]
         nearest = suggest(unknown[0], takes)
         there = "" if nearest else f"; the model takes {some(names) or 'none'}"
         raise UsageError(f"{source}: no input or parameter {unknown[0]!r}{nearest}{there}")
-    for name, value in fixed.items():
+    for name, value in info.fixed.items():
         if value is not None and name in given and np.any(as_numpy(array_of(given[name])) != value):
             raise UsageError(f"{source}: {name!r} is something else than the {value} it was set to")
     return {n: in_type_of(takes[n], given[n], source) for n in given if n in takes}
@@ -132,16 +131,16 @@ def _known(value: ir.Value, arrays: Given) -> Iterable[Known]:
 
 def defaults(model: ir.Model) -> Arrays:
     """What scalar inputs are where nobody gives them."""
-    known = json.loads(model.metadata_props.get(DEFAULTS, "{}"))
+    known = TrainingInfo.of(model).defaults
     return {
-        v.name or "": np.asarray(known[v.name], v.dtype.numpy())
+        v.name or "": np.asarray(known[v.name or ""], v.dtype.numpy())
         for v in inputs_of(model) if v.name in known and v.dtype is not None
     }  # fmt: skip
 
 
 def buffers(model: ir.Model) -> set[str]:
     """The inputs that gradients are added to."""
-    return set(json.loads(model.metadata_props.get(BUFFERS, "{}")).values())
+    return set(TrainingInfo.of(model).buffers.values())
 
 
 def _with_buffers(model: ir.Model, arrays: Arrays) -> Arrays:
@@ -203,7 +202,7 @@ def with_values(model: ir.Model, arrays: Arrays) -> ir.Model:
     if not arrays:
         return model
     model = model.clone()
-    state = json.loads(model.metadata_props.get(STATE, "{}"))
+    state = TrainingInfo.of(model).state
     again = False
     for name, array in arrays.items():
         value = model.graph.initializers[name]

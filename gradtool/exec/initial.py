@@ -11,7 +11,7 @@ from gradtool import io, kernels, shapes
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
-from gradtool.io import read, training_info
+from gradtool.io import read, training_algorithm
 from gradtool.io.definitions import expand_definitions
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.flatten import flatten
@@ -24,7 +24,7 @@ def initial_values(source: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, 
     Raises:
         ModelError: the file is missing, damaged or not a valid model.
     """
-    made = training_info.initial_model(read.from_file(read.existing_path(source)))
+    made = training_algorithm.initial_model(read.from_file(read.existing_path(source)))
     if made is None:
         return {}
     register_shapes()

@@ -29,7 +29,7 @@ from gradtool.exec.results import Result
 from gradtool.exec.run import planned
 from gradtool.functions.calls import inline
 from gradtool.functions.unread import drop_unread
-from gradtool.graph.metadata import GRADIENTS, LOSS
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.passes.barrier import barrier
 from gradtool.passes.plain_casts import plain_casts
 from gradtool.passes.refuse_labels import refuse_labels
@@ -68,11 +68,11 @@ def execute(
         live = _measured(place, 1, {**ort_options.LEAN, **LIVE}) if measure else {}
         with np.load(place / "outputs.npz", allow_pickle=False) as found:
             outputs = {name: found[name] for name in found.files}
-    names = json.loads(model.metadata_props.get(GRADIENTS, "{}"))
-    loss = model.metadata_props.get(LOSS)
+    info = TrainingInfo.of(model)
+    names = {value: output for value, output in info.gradients.items() if output in outputs}
     gradients = {value: outputs.pop(output) for value, output in names.items()}
     return Result(
-        loss=float(outputs[loss].reshape(-1)[0]) if loss else None,
+        loss=float(outputs[info.loss].reshape(-1)[0]) if info.loss else None,
         outputs=MappingProxyType(outputs),
         gradients=MappingProxyType(gradients),
         plan=None,

@@ -17,7 +17,7 @@ from gradtool.exec.ort_agreement import stock_onnxruntime
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
-from gradtool.graph.metadata import LOSS
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.kernels.native import Kernels
 from gradtool.passes.train_mode import at_random
 from gradtool.passes.widen import widen
@@ -40,7 +40,7 @@ def finite_differences(model: ir.Model, arrays: Arrays, result: Result) -> str:
     Raises:
         GradtoolError: they disagree; the worst value is named.
     """
-    if LOSS not in model.metadata_props:
+    if TrainingInfo.of(model).loss is None:
         raise UsageError("--verify finite-diff needs a loss; the graph has head gradients")
     if not result.gradients:
         raise UsageError(

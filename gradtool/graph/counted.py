@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import onnx_ir as ir
 
 from gradtool.graph.composites import DOMAIN
-from gradtool.graph.metadata import DRAWS
+from gradtool.graph.training_info import TrainingInfo
 
 MASK, APPLY = "DropoutMask", "DropoutGrad"
 NUMBERS = ("seed", "step", "part")
@@ -15,9 +13,9 @@ NUMBERS = ("seed", "step", "part")
 
 def numbers_of(model: ir.Model) -> dict[str, str]:
     """The inputs that decide what is dropped, by what they are; none where nothing is."""
-    if (said := model.metadata_props.get(DRAWS)) is None:
+    names = TrainingInfo.of(model).draws
+    if not names:
         return {}
-    names: dict[str, str] = json.loads(said)
     inputs = {v.name for v in model.graph.inputs}
     return {number: name for number, name in names.items() if name in inputs}
 

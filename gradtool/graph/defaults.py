@@ -5,27 +5,25 @@ A runtime then takes what it is not fed from the file, and nothing computes with
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.graph.metadata import DEFAULTS
+from gradtool.graph.training_info import TrainingInfo, record
 
 
 def write_defaults(model: ir.Model) -> None:
     """Make initializers of the defaults, in place; their inputs stay inputs."""
-    known = json.loads(model.metadata_props.get(DEFAULTS, "{}"))
+    known = TrainingInfo.of(model).defaults
     for value in model.graph.inputs:
         if value.name in known and value.const_value is None and value.dtype is not None:
-            array = np.asarray(known[value.name], value.dtype.numpy())
+            array = np.asarray(known[value.name or ""], value.dtype.numpy())
             value.const_value = ir.Tensor(array, dtype=value.dtype, name=value.name)
             model.graph.register_initializer(value)
 
 
 def take_defaults(model: ir.Model) -> None:
     """Make plain inputs of what `write_defaults` made, in place; what the file holds counts."""
-    known = json.loads(model.metadata_props.get(DEFAULTS, "{}"))
+    known = dict(TrainingInfo.of(model).defaults)
     for name, default in known.items():
         value = model.graph.initializers.get(name)
         if value is None or not value.is_graph_input() or value.const_value is None:
@@ -36,4 +34,4 @@ def take_defaults(model: ir.Model) -> None:
         del model.graph.initializers[name]
         value.const_value = None
     if known:
-        model.metadata_props[DEFAULTS] = json.dumps(known)
+        record(model, defaults=known)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import onnx_ir as ir
 
 from gradtool.graph.composites import DOMAIN
-from gradtool.graph.metadata import GRADIENTS, STATE
 from gradtool.graph.optimizers import SPARSE_PREFIX
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import INNER, stage
+from gradtool.graph.training_info import TrainingInfo
 
 
 def gradients_of(model: ir.Model) -> dict[str, str]:
     """By value, the name of its gradient: those that are results, and those that updates read."""
-    taken = gradients_taken(model)
-    known: dict[str, str] = json.loads(model.metadata_props.get(GRADIENTS, "{}"))
-    return {**taken, **known}
+    return {**gradients_taken(model), **TrainingInfo.of(model).gradients}
 
 
 def inner_gradients(model: ir.Model) -> dict[str, str]:
@@ -34,7 +30,7 @@ def gradients_taken(model: ir.Model) -> dict[str, str]:
     """By parameter that the model updates, the name of the value that is its gradient."""
     outputs = {v.name: v for v in model.graph.outputs}
     found = {}
-    for name, later in json.loads(model.metadata_props.get(STATE, "{}")).items():
+    for name, later in TrainingInfo.of(model).state.items():
         parameter, new = model.graph.initializers.get(name), outputs.get(later)
         if parameter is None or new is None:
             continue

@@ -6,14 +6,9 @@ exporter took for another tensor, because both were equal, becomes an input of i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
-
-import onnx_ir as ir
-
-from gradtool.graph.metadata import LOCATIONS
 
 
 @dataclass(frozen=True)
@@ -30,23 +25,16 @@ class Location:
     mirrored: bool = False
 
 
-def locations_of(model: ir.Model) -> dict[str, Location]:
-    """The locations that were noted, by tensor."""
-    return from_json(json.loads(model.metadata_props.get(LOCATIONS, "{}")))
+def read_locations(found: Mapping[str, Any]) -> dict[str, Location]:
+    """The locations that JSON has, by tensor.
 
-
-def note(model: ir.Model, name: str, node: ir.Node, **place: Any) -> None:
-    """Write a place at a node into the metadata of a model."""
-    written = next((v.name for v in node.outputs if v.name), "")
-    found = locations_of(model) | {name: Location(written, **place)}
-    model.metadata_props[LOCATIONS] = json.dumps(to_json(found))
-
-
-def to_json(locations: Mapping[str, Location]) -> dict[str, Any]:
-    """Locations as JSON has them."""
-    return {name: asdict(location) for name, location in locations.items()}
-
-
-def from_json(found: Mapping[str, Any]) -> dict[str, Location]:
-    """The locations that `to_json` wrote."""
-    return {name: Location(**entry) for name, entry in found.items()}
+    Raises:
+        TypeError: they are none.
+        AttributeError: likewise.
+    """
+    locations = {name: Location(**entry) for name, entry in found.items()}
+    for each in locations.values():
+        texts, whole = (each.node, each.attribute), type(each.slot) is int and each.slot >= 0
+        if not (whole and all(isinstance(text, str) for text in texts)):
+            raise TypeError(f"{each} is no location")
+    return locations

@@ -6,15 +6,12 @@ the weight is, `B` to the result, and their product is scaled by `alpha / rank`.
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
-
-from gradtool.graph.metadata import LORA
 
 Array = np.ndarray[Any, Any]
 
@@ -54,24 +51,19 @@ class Adapter:
         return np.asarray(total.astype(weight.dtype))
 
 
-def adapters_of(model: ir.Model) -> tuple[Adapter, ...]:
-    """The adapters that a training graph has."""
-    return from_json(json.loads(model.metadata_props.get(LORA, "[]")))
+def read_adapters(found: list[dict[str, Any]]) -> tuple[Adapter, ...]:
+    """The adapters that JSON has.
 
-
-def note(model: ir.Model, adapters: tuple[Adapter, ...]) -> None:
-    """Write them into the metadata of a model."""
-    model.metadata_props[LORA] = json.dumps(to_json(adapters))
-
-
-def to_json(adapters: tuple[Adapter, ...]) -> list[dict[str, Any]]:
-    """Adapters as JSON has them."""
-    return [asdict(adapter) for adapter in adapters]
-
-
-def from_json(found: list[dict[str, Any]]) -> tuple[Adapter, ...]:
-    """The adapters that `to_json` wrote."""
-    return tuple(Adapter(**entry) for entry in found)
+    Raises:
+        TypeError: they are none.
+    """
+    adapters = tuple(Adapter(**entry) for entry in found)
+    for each in adapters:
+        texts = all(isinstance(text, str) for text in (each.weight, *each.names))
+        groups = type(each.groups) is int and each.groups > 0
+        if not (texts and groups and abs(each.scale) < math.inf):
+            raise TypeError(f"{each} is no adapter")
+    return adapters
 
 
 def merge(

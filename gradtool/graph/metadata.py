@@ -1,6 +1,6 @@
 """The keys of metadata: gradtool's, and those by which an exporter tells where a node comes from.
 
-docs/architecture.md says what gradtool's hold.
+docs/architecture.md says what gradtool's hold; those of a model are fields of `TrainingInfo`.
 """
 
 from __future__ import annotations
@@ -16,40 +16,18 @@ if TYPE_CHECKING:
 # By inference, of a value: what its elements are known to be.
 ELEMENTS = "pkg.onnx_shape_inference.sym_data"
 
-# Of the model.
 PREFIX = "gradtool."  # of all that is noted here
-LOSS = "gradtool.loss"
-GRADIENTS = "gradtool.gradients"
-STATE = "gradtool.state"
-OPTIMIZER = "gradtool.optimizer"
-DEFAULTS = "gradtool.defaults"
-LORA = "gradtool.lora"
-LOCATIONS = "gradtool.locations"
-LOWER = "gradtool.lower"
-BUFFERS = "gradtool.buffers"
-SCALE = "gradtool.scale"
-AVERAGES = "gradtool.averages"
-DRAWS = "gradtool.draws"
-PLAN = "gradtool.plan"
-SAVED = "gradtool.saved"
-WHOLE = "gradtool.whole"
-SET = "gradtool.set"
 SETTLED = "gradtool.settled"  # in memory: by input, the axes that nodes gave numbers
-HEADS = "gradtool.heads"
-LOAD = "gradtool.load"
-ROWS = "gradtool.rows"
 
 # Of a node.
 STAGE = "gradtool.stage"
 SOURCE = "gradtool.source"
 MIRROR = "gradtool.mirror"
-GROUP = "gradtool.group"  # of the model, too: nodes say it
+GROUP = "gradtool.group"
 HOISTED = "gradtool.hoisted"
 CALL = "gradtool.call"
 CALLEE = "gradtool.callee"
 BARRIER = "gradtool.barrier"
-
-OURS = "gradtool."  # how all of these begin
 
 # Of a value: a number, or a literal of the exported code, that its file had as a Constant node.
 LITERAL = "gradtool.literal"

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import (
-    GRADIENTS,
-    HEADS,
-    HOISTED,
-    LOSS,
-    OPTIMIZER,
-    ROWS,
-    SOURCE,
-    STAGE,
-    STATE,
-    notes,
-)
+from gradtool.graph.metadata import HOISTED, SOURCE, STAGE, notes
+from gradtool.graph.training_info import TrainingInfo
 
 INNER = "gradtool.inner"  # of what is in memory: by value inside forward, its gradient
 ROLES = "gradtool.roles"  # of what is in memory: by initializer, what it is to the model
@@ -31,7 +18,7 @@ def require_no_updates(model: ir.Model) -> None:
     Raises:
         UsageError: the model updates its parameters.
     """
-    if OPTIMIZER in model.metadata_props:
+    if TrainingInfo.of(model).optimizer is not None:
         raise UsageError(
             "the model updates its parameters, and the state of that is counted: name no optimizer"
         )
@@ -39,17 +26,10 @@ def require_no_updates(model: ir.Model) -> None:
 
 def take_state(model: ir.Model) -> None:
     """Let whatever has a next value be fed: an initializer that is an input has a default."""
-    for name in json.loads(model.metadata_props.get(STATE, "{}")):
+    for name in TrainingInfo.of(model).state:
         value = model.graph.initializers.get(name)
         if value is not None and not value.is_graph_input():
             model.graph.inputs.append(value)
-
-
-def trained_or_state(model: ir.Model) -> set[str]:
-    """The names of initializers that change from step to step: parameters, state, rows of sums."""
-    noted = (json.loads(model.metadata_props.get(key, "{}")) for key in (GRADIENTS, STATE))
-    rows = json.loads(model.metadata_props.get(ROWS, "{}"))
-    return {*(name for names in noted for name in names), *rows.values()}
 
 
 def stage(node: ir.Node) -> str:
@@ -67,14 +47,9 @@ def is_hoisted(node: ir.Node) -> bool:
     return HOISTED in notes(node)
 
 
-def write_heads(model: ir.Model, cotangents: Iterable[ir.Value]) -> None:
-    """Note the values from which gradients flow: no other value is a gradient by itself."""
-    model.metadata_props[HEADS] = json.dumps([v.name for v in cotangents])
-
-
 def seed_of(model: ir.Model) -> str | None:
     """The input that carries the gradient of the loss, if the model has one."""
-    if LOSS not in model.metadata_props:
+    if TrainingInfo.of(model).loss is None:
         return None
     heads = cotangents(model) or []
     return next((v.name for v in heads if v.is_graph_input() and not v.is_initializer()), None)
@@ -82,13 +57,12 @@ def seed_of(model: ir.Model) -> str | None:
 
 def cotangents(model: ir.Model) -> list[ir.Value] | None:
     """The values from which gradients flow, or None if the model does not say."""
-    if HEADS not in model.metadata_props:
+    heads, graph = TrainingInfo.of(model).heads, model.graph
+    if heads is None:
         return None
-    graph = model.graph
     values = {v.name: v for v in (*graph.inputs, *graph.initializers.values())}
     values |= {v.name: v for node in graph for v in node.outputs}
-    named = json.loads(model.metadata_props[HEADS])
-    return [values[name] for name in named if name in values]
+    return [values[name] for name in heads if name in values]
 
 
 def clones(graph: ir.Graph) -> dict[str, list[ir.Node]]:

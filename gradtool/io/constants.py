@@ -6,7 +6,6 @@ tells.  The file stays as it is: training writes its weights into the original, 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,10 +15,10 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.graph import branches
-from gradtool.graph.metadata import DEFAULTS, SET
 from gradtool.graph.names import Names
 from gradtool.graph.predicates import is_used
 from gradtool.graph.prune import prune
+from gradtool.graph.training_info import TrainingInfo, record
 from gradtool.io.solving import Known
 from gradtool.shapes import infer
 from gradtool.text.words import count, suggest
@@ -54,7 +53,7 @@ def settle(model: ir.Model, values: Mapping[str, object]) -> list[Known]:
     """
     read = [value for value in model.graph.inputs if is_used(value)] if values else []
     sizes: list[Known] = []
-    noted: dict[str, Any] = json.loads(model.metadata_props.get(SET, "{}"))
+    noted = dict(TrainingInfo.of(model).fixed)
     for name, given in values.items():
         value = _input(model, name)
         array = _array(value, given)
@@ -70,13 +69,13 @@ def settle(model: ir.Model, values: Mapping[str, object]) -> list[Known]:
             model.graph.inputs.remove(value)
             model.graph.initializers.pop(value.name or "", None)
         noted |= {value.name or "": None for value in gone}
-        model.metadata_props[SET] = json.dumps(noted)
+        record(model, fixed=noted)
     return sizes
 
 
 def _input(model: ir.Model, name: str) -> ir.Value:
     inputs = {value.name: value for value in model.graph.inputs if value.name}
-    if name in inputs and name not in json.loads(model.metadata_props.get(DEFAULTS, "{}")):
+    if name in inputs and name not in TrainingInfo.of(model).defaults:
         return inputs[name]
     if name in inputs:
         raise UsageError(f"--set {name}: a number of the training step, which a run is given")

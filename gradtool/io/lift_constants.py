@@ -15,7 +15,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from gradtool.graph.metadata import LITERAL, OURS
+from gradtool.graph.metadata import LITERAL, PREFIX
 from gradtool.io import literals, walk
 
 Body = onnx.GraphProto | onnx.FunctionProto
@@ -141,7 +141,7 @@ def _movable(body: Body, *, main: bool) -> Iterator[onnx.TensorProto | onnx.Node
         if walk.domain_of(node) or node.op_type != "Constant" or not any(node.output):
             continue
         kind = literals.element_type(node)
-        ours = any(entry.key.startswith(OURS) for entry in node.metadata_props)
+        ours = any(entry.key.startswith(PREFIX) for entry in node.metadata_props)
         if kind is not None and not ours and (main or _is_float(kind)):
             yield node
 

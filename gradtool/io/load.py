@@ -13,6 +13,7 @@ from gradtool.errors import ModelError, UsageError
 from gradtool.graph import branches
 from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.graph.metadata import SOURCE
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import (
     constants,
     declared,
@@ -24,7 +25,7 @@ from gradtool.io import (
     read,
     rules,
     structure,
-    training_info,
+    training_algorithm,
     types,
     walk,
 )
@@ -76,7 +77,7 @@ def load(
     streamed = proto.SerializeToString() if source == "-" else None
     folder = external.Folder(path)
     try:
-        proto = training_info.to_step(proto)
+        proto = training_algorithm.to_step(proto)
         left_aside = maps.leave_aside(proto.graph)
         hints = declared.open_sizes(proto)
         structure.check(proto, folder, limits)
@@ -89,6 +90,7 @@ def load(
         target = max(version, opset or 0, opsets.MINIMUM)
         proto = opsets.settle(proto, version, target)
         model = deserialize(proto)
+        TrainingInfo.of(model).require(model.graph)
         file_tensors.attach(model, folder.find)
         inline_functions(model, keep_function, limits)
         said = declared.collect(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gradtool.graph.metadata import GRADIENTS
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import contained
 
 
@@ -14,9 +14,9 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
 
     Its metadata lies in it as plain text, in the two fields of an entry of protobuf.
     """
-    key = GRADIENTS.encode()
+    (key,) = (text.encode() for text in TrainingInfo(gradients={}).texts())
     entry = bytes([0x0A, len(key)]) + key + b"\x12"
-    written = f'"{GRADIENTS}":'.encode()
+    written = b'"' + key + b'":'
     place = Path(path)
     try:
         with contained.opened(place, own=False) as file:

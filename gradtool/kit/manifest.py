@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph import locations, lora
-from gradtool.graph.locations import Location
-from gradtool.graph.lora import Adapter
-from gradtool.graph.metadata import DEFAULTS, LOSS, OPTIMIZER, PLAN
+from gradtool.graph.locations import Location, read_locations
+from gradtool.graph.lora import Adapter, read_adapters
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import contained
-from gradtool.io.documents import is_number, is_text, is_whole, read_document
+from gradtool.io.documents import is_text, is_whole, read_document
 from gradtool.kit import state
 from gradtool.kit.parts import Parts
 
@@ -51,8 +49,8 @@ def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> Document
 
     `options` are those of stock onnxruntime that keep the memory plan of the step.
     """
-    props = parts.step.metadata_props
-    told = json.loads(props[OPTIMIZER])
+    info = TrainingInfo.of(parts.step)
+    told = {} if info.optimizer is None else info.optimizer.document()
     names = [tensor.name for tensor in parts.state]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -60,11 +58,11 @@ def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> Document
             "file": Path(os.path.relpath(parts.source, folder)).as_posix(),
             "sha256": digest(parts.source),
         },
-        "loss": props.get(LOSS),
+        "loss": info.loss,
         "optimizer": {"name": told.pop("name"), "learning_rate": told.pop("lr"), **told},
-        "lora": lora.to_json(lora.adapters_of(parts.step)),
-        "locations": locations.to_json(locations.locations_of(parts.step)),
-        "plan": json.loads(props[PLAN]) if PLAN in props else None,
+        "lora": [asdict(adapter) for adapter in info.lora],
+        "locations": {name: asdict(place) for name, place in info.locations.items()},
+        "plan": None if info.plan is None else dict(info.plan),
         "onnxruntime": dict(options),
         "step": _interface(STEP, parts.step, names),
         "eval": _interface(EVALUATION, parts.evaluation, names),
@@ -88,12 +86,12 @@ def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> Document
 def _interface(file: str, model: ir.Model, state_names: Sequence[str]) -> Document:
     """What a model takes besides the state, which of the state it takes, and what it returns."""
     known = set(state_names)
-    defaults = json.loads(model.metadata_props.get(DEFAULTS, "{}"))
+    defaults = TrainingInfo.of(model).defaults
     given = [v for v in model.graph.inputs if v.name not in known and not v.is_initializer()]
     return {
         "file": file,
         "inputs": [
-            _described(v) | ({"default": defaults[v.name]} if v.name in defaults else {})
+            _described(v) | ({"default": defaults[v.name or ""]} if v.name in defaults else {})
             for v in given
         ],
         "state": [v.name for v in model.graph.inputs if v.name in known],
@@ -151,28 +149,18 @@ def read(folder: Path) -> Manifest:
 def _locations(found: object) -> dict[str, Location] | None:
     """Where tensors belong that the model has not as such, if a manifest says so rightly."""
     try:
-        places = locations.from_json(found)  # type: ignore[arg-type]
+        return read_locations(found)  # type: ignore[arg-type]
     except (TypeError, AttributeError):
         return None
-    good = all(
-        all(map(is_text, (p.node, p.attribute))) and is_whole(p.slot) and p.slot >= 0
-        for p in places.values()
-    )
-    return places if good else None
 
 
 def _adapters(found: object, names: AbstractSet[str]) -> tuple[Adapter, ...] | None:
     """The adapters that a manifest describes, whose tensors are part of the state."""
     try:
-        adapters = lora.from_json(found)  # type: ignore[arg-type]
+        adapters = read_adapters(found)  # type: ignore[arg-type]
     except TypeError:
         return None
-    good = all(
-        is_whole(each.groups) and each.groups > 0 and is_number(each.scale)
-        and is_text(each.weight) and names >= {*each.names}
-        for each in adapters
-    )  # fmt: skip
-    return adapters if good else None
+    return adapters if all(names >= {*each.names} for each in adapters) else None
 
 
 def _is_entry(found: object) -> bool:

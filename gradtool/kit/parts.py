@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,22 +9,8 @@ from typing import Literal
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.locations import locations_of
-from gradtool.graph.lora import adapters_of
-from gradtool.graph.metadata import (
-    BUFFERS,
-    DEFAULTS,
-    DRAWS,
-    GRADIENTS,
-    HEADS,
-    LOCATIONS,
-    LORA,
-    LOSS,
-    OPTIMIZER,
-    PLAN,
-    STATE,
-)
 from gradtool.graph.stages import stage
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import original
 from gradtool.passes.counted_dropout import count_steps
 from gradtool.passes.evaluation import evaluation
@@ -33,19 +18,6 @@ from gradtool.passes.parameters_as_inputs import parameters_as_inputs
 from gradtool.session.held import changing_weights
 
 Role = Literal["parameter", "statistic", "optimizer"]
-OF_TRAINING = (
-    BUFFERS,
-    DEFAULTS,
-    DRAWS,
-    GRADIENTS,
-    HEADS,
-    LORA,
-    LOSS,
-    OPTIMIZER,
-    PLAN,
-    STATE,
-    LOCATIONS,
-)
 
 
 @dataclass(frozen=True)
@@ -74,7 +46,8 @@ def parts_of(model: ir.Model) -> Parts:
     Raises:
         UsageError: it updates nothing, came from no file, or that lacks what would be trained.
     """
-    if OPTIMIZER not in model.metadata_props:
+    info = TrainingInfo.of(model)
+    if info.optimizer is None:
         raise UsageError("a kit is of a whole training step: name an optimizer")
     source = original.source_of(model.meta)
     if not isinstance(source, Path):
@@ -82,20 +55,19 @@ def parts_of(model: ir.Model) -> Parts:
     weights = changing_weights(model)
     original.Original(source).require(
         {name: original.kind_of(value) for name, value in weights.items()},
-        adapters_of(model), locations_of(model),
+        info.lora, info.locations,
     )  # fmt: skip
     roles = _roles(model)
     evaluated = evaluation(model)
     parameters_as_inputs(evaluated)
-    for key in OF_TRAINING:
-        evaluated.metadata_props.pop(key, None)
+    TrainingInfo(fixed=info.fixed, lower=info.lower, kernels=info.kernels).write(evaluated)
     step = model.clone()
     step.meta.update(model.meta)
     counter = count_steps(step)
     if counter is not None:
         roles[counter] = "optimizer"
     held = parameters_as_inputs(step)
-    names = json.loads(step.metadata_props[STATE])
+    names = TrainingInfo.of(step).state
     state = tuple(Tensor(n, names[n], roles[n], held[n]) for n in names)
     return Parts(step, evaluated, state, source)
 
@@ -103,7 +75,7 @@ def parts_of(model: ir.Model) -> Parts:
 def _roles(model: ir.Model) -> dict[str, Role]:
     """What each tensor with a next value is for, by who reads it: updates, forward, or both."""
     found: dict[str, Role] = {}
-    for name in json.loads(model.metadata_props[STATE]):
+    for name in TrainingInfo.of(model).state:
         stages = {stage(use.node) for use in model.graph.initializers[name].uses()}
         if stages == {"update"}:
             found[name] = "optimizer"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gradtool.arguments import checked
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import LOAD
 from gradtool.graph.tensors import Deferred
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import folders, read, safetensors
 from gradtool.kit import manifest, state
 from gradtool.kit.parts import Parts, parts_of
@@ -114,5 +114,4 @@ def _write_state(parts: Parts, made: Path) -> None:
 def _options(step: Path) -> dict[str, object]:
     """The options of stock onnxruntime that a written step carries in its metadata."""
     props = {entry.key: entry.value for entry in read.from_file(step).metadata_props}
-    found: dict[str, object] = json.loads(props.get(LOAD, "{}"))
-    return found
+    return dict(TrainingInfo.parse(props).ort_options)

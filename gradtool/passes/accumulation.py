@@ -9,7 +9,6 @@ has looked at all of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +20,11 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.known import Tensor, as_tensor
-from gradtool.graph.metadata import BUFFERS, DEFAULTS, GRADIENTS, ROWS, SCALE, STAGE, STATE
+from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.stages import ROLES, take_state
 from gradtool.graph.tensors import flat
+from gradtool.graph.training_info import ABSENT, TrainingInfo, add_defaults, record
 from gradtool.io.zeros import Zeros
 from gradtool.passes import sparse
 from gradtool.passes.optimizer import add_updates
@@ -41,24 +41,22 @@ def accumulating(model: ir.Model) -> ir.Model:
     Raises:
         UsageError: the shape of a gradient is open.
     """
-    graph, props = model.graph, model.metadata_props
-    buffers: dict[str, str] = json.loads(props.pop(BUFFERS, "{}"))
-    gradients: dict[str, str] = json.loads(props[GRADIENTS])
-    state: dict[str, str] = json.loads(props.get(STATE, "{}"))
+    graph, info = model.graph, TrainingInfo.of(model)
+    state = dict(info.state)
     inputs = {v.name: v for v in graph.inputs}
-    for name, buffer in buffers.items():
+    for name, buffer in info.buffers.items():
         value = inputs[buffer]
         if value.shape is None or not value.shape.is_static() or value.dtype is None:
             raise UsageError(f"no sum of gradients: the shape of {name!r} is open")
         sizes = tuple(int(size) for size in value.shape.numpy())
         value.const_value = Zeros(value.dtype, sizes, buffer)
         graph.register_initializer(value)
-        state[buffer] = gradients[name]
-    made = set(gradients.values())
+        state[buffer] = info.gradients[name]
+    made = set(info.gradients.values())
     for node in graph:
         if any(v.name in made for v in node.outputs):
             node.metadata_props[STAGE] = "update"
-    props[STATE] = json.dumps(state)
+    record(model, state=state, buffers=ABSENT)
     update_early(model)
     return model
 
@@ -97,11 +95,9 @@ def updating(
     Raises:
         UsageError: there is nothing to update.
     """
-    given = model.graph
-    made_by: dict[str, str] = json.loads(model.metadata_props[GRADIENTS])
-    state: dict[str, str] = json.loads(model.metadata_props[STATE])
-    sums = {after: before for before, after in state.items()}
-    trained = {name: sums[after] for name, after in made_by.items() if name in given.initializers}
+    given, info = model.graph, TrainingInfo.of(model)
+    sums, held = info.of_next, given.initializers
+    trained = {name: sums[after] for name, after in info.gradients.items() if name in held}
     updated = trained if own is None else {n: s for n, s in trained.items() if n in own}
     chosen = {
         each: None if own is None or (whole is None and each == total) else own[name]
@@ -110,10 +106,7 @@ def updating(
     kept = [_held(given.initializers[name], part) for name, part in chosen.items()]
     summed = [trained[name] for name in whole or ()] if asked.clip_norm is not None else []
     names = Names.of(model)
-    taken = {
-        name: _held(given.initializers[rows], None)
-        for name, rows in json.loads(model.metadata_props.get(ROWS, "{}")).items()
-    }
+    taken = {name: _held(given.initializers[rows], None) for name, rows in info.rows.items()}
     wholes = [
         _held(given.initializers[name], None, names.fresh(f"{name}_whole")) for name in summed
     ]
@@ -143,13 +136,9 @@ def updating(
         op, asked, gradients, lambda value: given.initializers[value.name or ""], together,
         [name for name in trained if name not in updated], ranks,
     )  # fmt: skip
-    props = made.metadata_props
-    props[SCALE] = scale.name or ""
-    props[DEFAULTS] = json.dumps({**json.loads(props.get(DEFAULTS, "{}")), scale.name: 1.0})
-    props[GRADIENTS] = json.dumps(trained)
-    props[STATE] = json.dumps(added.next)
-    if taken:
-        props[ROWS] = json.dumps({name: rows.name for name, rows in taken.items()})
+    add_defaults(made, {scale.name or "": 1.0})
+    rows_of = {name: rows.name for name, rows in taken.items()} or ABSENT
+    record(made, scale=scale.name, gradients=trained, state=added.next, rows=rows_of)
     take_state(made)
     update_early(made)
     infer(made)
@@ -187,10 +176,8 @@ def _part(tensor: ir.TensorProtocol, part: slice) -> ir.Tensor[np.ndarray[Any, A
 
 def held_by(update: ir.Model) -> frozenset[str]:
     """Parameters, sums, their rows and state of what `updating` makes: they outlive a step."""
-    trained: dict[str, str] = json.loads(update.metadata_props[GRADIENTS])
-    state: dict[str, str] = json.loads(update.metadata_props[STATE])
-    rows: dict[str, str] = json.loads(update.metadata_props.get(ROWS, "{}"))
-    return frozenset((*trained, *trained.values(), *rows.values(), *state))
+    info = TrainingInfo.of(update)
+    return info.changing.union(info.gradients.values())
 
 
 def _type(value: ir.Value) -> ir.DataType:

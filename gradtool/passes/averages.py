@@ -6,16 +6,15 @@ each update; unlike there, the mean begins as the parameter is before the first 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import AVERAGES, STATE
 from gradtool.graph.names import Names
 from gradtool.graph.stages import take_state
+from gradtool.graph.training_info import TrainingInfo, record
 from gradtool.operators.updates import drawn
 from gradtool.passes.update_order import update_early
 
@@ -33,8 +32,7 @@ def add_averages(
     """
     if not 0 <= decay < 1:
         raise UsageError(f"the decay of an average is from 0 to below 1, not {decay}")
-    graph, props = model.graph, model.metadata_props
-    state: dict[str, str] = json.loads(props[STATE])
+    graph, state = model.graph, dict(TrainingInfo.of(model).state)
     outputs = {v.name: v for v in graph.outputs}
     op = Builder(model, stage="update", names=Names.of(model, *apart))
     averages: dict[str, str] = {}
@@ -52,7 +50,7 @@ def add_averages(
             graph.outputs.append(made)
             state[mean.name or ""] = made.name
             averages[name] = mean.name or ""
-    props[STATE], props[AVERAGES] = json.dumps(state), json.dumps(averages)
+    record(model, state=state, averages=averages)
     take_state(model)
     update_early(model)
     return {mean: name for name, mean in averages.items()}

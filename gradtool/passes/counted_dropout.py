@@ -8,9 +8,9 @@ a whole where its examples lie along the first axis: a part is told which one it
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -18,7 +18,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.counted import NUMBERS, numbers_of
 from gradtool.graph.known import Tensor, as_tensor
-from gradtool.graph.metadata import DEFAULTS, DRAWS, STATE
+from gradtool.graph.training_info import TrainingInfo, add_defaults, record
 from gradtool.passes.training_forms import stand_in
 
 FIXED = 1 << 31  # set in the stream of a Dropout whose file gives it a seed
@@ -32,10 +32,9 @@ def count_draws(op: Builder, nodes: Sequence[ir.Node]) -> None:
     if not nodes:
         return
     numbers = {name: _input(op, f"dropout_{name}") for name in NUMBERS}
-    props = op.model.metadata_props
-    props[DRAWS] = json.dumps({name: value.name for name, value in numbers.items()})
-    known = json.loads(props.get(DEFAULTS, "{}"))
-    props[DEFAULTS] = json.dumps({**known, **{v.name or "": 0 for v in numbers.values()}})
+    draws = {name: value.name or "" for name, value in numbers.items()}
+    add_defaults(op.model, dict.fromkeys(draws.values(), 0))
+    record(op.model, draws=draws)
     for place, node in enumerate(nodes):
         _replace(op, node, _stream(node, place), list(numbers.values()))
 
@@ -54,7 +53,7 @@ def count_steps(model: ir.Model) -> str | None:
     name = numbers_of(model).get("step")
     if name is None:
         return None
-    graph, props = model.graph, model.metadata_props
+    graph, info = model.graph, TrainingInfo.of(model)
     value = next(v for v in graph.inputs if v.name == name)
     graph.inputs.remove(value)
     value.const_value = ir.tensor(np.array(0, np.int64), name=name)
@@ -63,12 +62,10 @@ def count_steps(model: ir.Model) -> str | None:
     with op.at(None, stage="update", source="", prefix="update"):
         after = op.Add(value, op.constant(1, ir.DataType.INT64))
     graph.outputs.append(after)
-    for key, change in ((DEFAULTS, None), (STATE, after.name)):
-        known = json.loads(props.get(key, "{}"))
-        known.pop(name, None)
-        props[key] = json.dumps({**known, name: change} if change else known)
-    left = {n: v for n, v in json.loads(props[DRAWS]).items() if n != "step"}
-    props[DRAWS] = json.dumps(left)
+    defaults = {n: v for n, v in info.defaults.items() if n != name}
+    draws = {n: v for n, v in info.draws.items() if n != "step"}
+    state = {**info.state, name: after.name or ""}
+    replace(info, defaults=defaults, draws=draws, state=state).write(model)
     return name
 
 

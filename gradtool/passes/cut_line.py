@@ -7,7 +7,6 @@ others once a step; they send its gradients back.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,10 +16,10 @@ from functools import partial
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import GRADIENTS, STATE
 from gradtool.graph.prune import inner_nodes
 from gradtool.graph.randomness import may_draw
 from gradtool.graph.reads import reads
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.passes.places import homes_of, places
 
 SMALL = 4096  # bytes of a number that is known before the run, and is in every stage that reads it
@@ -47,7 +46,7 @@ class Cut:
 
     def trained(self, stage: int) -> list[str]:
         """The parameters that a stage updates, in the order of the graph."""
-        names = json.loads(self.model.metadata_props.get(GRADIENTS, "{}"))
+        names = TrainingInfo.of(self.model).gradients
         return [name for name in names if self.home.get(name) == stage]
 
 
@@ -90,8 +89,7 @@ def _require(model: ir.Model, made: Cut) -> None:
                 f"--stages: {node.name!r} draws random numbers by itself, which would be others "
                 "in stages"
             )
-    state: dict[str, str] = json.loads(model.metadata_props.get(STATE, "{}"))
-    for name in state:
+    for name in TrainingInfo.of(model).state:
         value = model.graph.initializers.get(name)
         homes = {made.stage[use.node] for use in value.uses() if use.node in made.stage} if (
             value is not None

@@ -9,7 +9,6 @@ the memory of all micro-batches in flight.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,8 +19,9 @@ from gradtool.emit.builder import Builder
 from gradtool.emit.clones import clone
 from gradtool.graph import walk
 from gradtool.graph.known import as_tensor
-from gradtool.graph.metadata import GRADIENTS, SOURCE, STATE
+from gradtool.graph.metadata import SOURCE
 from gradtool.graph.names import Names
+from gradtool.graph.training_info import TrainingInfo, record
 from gradtool.passes.cut_line import Cut, is_known
 
 Phase = Literal["forward", "backward"]
@@ -49,8 +49,7 @@ class _Stage:
         self._nodes = {each: [n for n in mine if (n in late) == each] for each in (False, True)}
         self._outer = {*graph.inputs, *graph.initializers.values()}
         self._outer.update(value for node in graph for value in node.outputs)
-        state: dict[str, str] = json.loads(self.cut.model.metadata_props.get(STATE, "{}"))
-        self._of_next: dict[str | None, str] = {after: name for name, after in state.items()}
+        self._of_next = TrainingInfo.of(self.cut.model).of_next
 
     def begin(self) -> None:
         """Take what comes once a step, and give it on."""
@@ -207,11 +206,8 @@ def _return(stage: _Stage, model: ir.Model, results: Sequence[str]) -> None:
                 value.name = part_name(name, number)
                 graph.outputs.append(value)
     graph.outputs.extend(stage.state.values())
-    after: dict[str, str] = json.loads(stage.cut.model.metadata_props.get(STATE, "{}"))
+    info = TrainingInfo.of(stage.cut.model)
     state = {name: value.name or "" for name, value in stage.state.items()}
-    kept = {after[name]: new for name, new in state.items()}
-    gradients: dict[str, str] = json.loads(stage.cut.model.metadata_props.get(GRADIENTS, "{}"))
-    model.metadata_props[STATE] = json.dumps(state)
-    model.metadata_props[GRADIENTS] = json.dumps(
-        {name: kept[new] for name, new in gradients.items() if new in kept}
-    )
+    kept = {info.state[name]: new for name, new in state.items()}
+    gradients = {name: kept[new] for name, new in info.gradients.items() if new in kept}
+    record(model, state=state, gradients=gradients)

@@ -9,15 +9,14 @@ Source: ZeRO, stage 2 (Rajbhandari et al. 2020), of which a collective is a step
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.known import Tensor, as_tensor
-from gradtool.graph.metadata import GRADIENTS, STATE
 from gradtool.graph.prune import drop
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.zeros import Zeros
 from gradtool.passes.update_order import update_early
 
@@ -33,9 +32,8 @@ def cut_sums(
     meta, model = model.meta, model.clone()
     model.meta.update(meta)
     graph = model.graph
-    made_by: dict[str, str] = json.loads(model.metadata_props[GRADIENTS])
-    state: dict[str, str] = json.loads(model.metadata_props[STATE])
-    sums = {after: before for before, after in state.items()}
+    info = TrainingInfo.of(model)
+    made_by, sums = info.gradients, info.of_next
     outputs = {v.name: place for place, v in enumerate(graph.outputs)}
     op, gone = Builder(model, stage="update"), list[ir.Node]()
     for name, parts in counts.items():

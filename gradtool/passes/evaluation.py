@@ -5,7 +5,7 @@ BatchNormalization takes the running statistics, Dropout lets everything through
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -16,9 +16,9 @@ from gradtool.errors import UsageError
 from gradtool.graph import walk
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.counted import passed_through
-from gradtool.graph.metadata import GRADIENTS, LOSS, OPTIMIZER, STATE
 from gradtool.graph.prune import prune
 from gradtool.graph.stages import is_backward
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.passes.train_mode import infer_by
 from gradtool.passes.training_forms import stand_in
 from gradtool.shapes.folding import forget
@@ -35,10 +35,9 @@ def evaluation(model: ir.Model, *, loss: bool = True) -> ir.Model:
     """
     meta, model = model.meta, model.clone()
     model.meta.update(meta)
-    graph, props = model.graph, model.metadata_props
-    named = props.get(LOSS)
-    outputs = [v for v in graph.outputs if _is_forward(v) and (loss or v.name != named)]
-    outputs = [v for v in outputs if v.name not in _next_values(model)]
+    graph, info = model.graph, TrainingInfo.of(model)
+    outputs = [v for v in graph.outputs if _is_forward(v) and (loss or v.name != info.loss)]
+    outputs = [v for v in outputs if v.name not in info.of_next]
     if not outputs:
         but = "its gradients" if loss else "loss and gradients, and the labels are missing"
         raise UsageError(f"the graph has no output but {but}: there is nothing to evaluate")
@@ -54,9 +53,8 @@ def evaluation(model: ir.Model, *, loss: bool = True) -> ir.Model:
     graph.inputs.clear()
     graph.inputs.extend(read)
     prune(model)
-    for key in (OPTIMIZER, *(() if loss else (LOSS,))):
-        props.pop(key, None)
-    trained = {*json.loads(props.get(GRADIENTS, "{}")), *_next_values(model).values()}
+    replace(info, optimizer=None, loss=info.loss if loss else None).write(model)
+    trained = {*info.gradients, *info.state}
     forget(graph, [v for v in graph.initializers.values() if v.name in trained])
     shapes.infer(model)
     return model
@@ -65,12 +63,6 @@ def evaluation(model: ir.Model, *, loss: bool = True) -> ir.Model:
 def _is_forward(value: ir.Value) -> bool:
     node = value.producer()
     return node is None or not is_backward(node)
-
-
-def _next_values(model: ir.Model) -> dict[str, str]:
-    """By output that is a next value, the parameter or state that it is of."""
-    state = json.loads(model.metadata_props.get(STATE, "{}"))
-    return {new: old for old, new in state.items()}
 
 
 def _alone(node: ir.Node, op: Builder) -> None:

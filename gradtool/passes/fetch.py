@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, STATE
 from gradtool.graph.prune import prune
+from gradtool.graph.training_info import Names, TrainingInfo
 from gradtool.text.words import some, suggest
-
-KEYS = (GRADIENTS, STATE, BUFFERS)
 
 
 def has_values(model: ir.Model, patterns: Iterable[str]) -> bool:
@@ -82,12 +80,15 @@ def _results(model: ir.Model, chosen: dict[str, ir.Value]) -> list[ir.Value]:
 
 def _tell(model: ir.Model, outputs: set[str], inputs: set[str]) -> None:
     """Let the metadata speak of what is still there."""
-    props = model.metadata_props
-    for key in KEYS:
-        if key in props:
-            there = inputs if key == BUFFERS else outputs
-            kept = {k: v for k, v in json.loads(props[key]).items() if v in there}
-            props[key] = json.dumps(kept)
-    props.setdefault(GRADIENTS, "{}")
-    if props.get(LOSS) not in outputs:
-        props.pop(LOSS, None)
+    info = TrainingInfo.of(model)
+    replace(
+        info,
+        loss=info.loss if info.loss in outputs else None,
+        gradients=_among(outputs, info.gradients),
+        state=_among(outputs, info.state) if info.state else info.state,
+        buffers=_among(inputs, info.buffers) if info.buffers else info.buffers,
+    ).write(model)
+
+
+def _among(there: set[str], names: Names) -> Names:
+    return {name: value for name, value in names.items() if value in there}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.metadata import GRADIENTS
 from gradtool.graph.stages import stage
+from gradtool.graph.training_info import TrainingInfo, record
 
 
 def keep_gradients(model: ir.Model, gradients: Mapping[str, str]) -> ir.Model:
@@ -18,7 +17,7 @@ def keep_gradients(model: ir.Model, gradients: Mapping[str, str]) -> ir.Model:
     `gradients` maps names of values to names of their gradients.
     """
     copy, op, values = _opened(model)
-    known = json.loads(copy.metadata_props.get(GRADIENTS, "{}"))
+    known = dict(TrainingInfo.of(copy).gradients)
     for name, inner in gradients.items():
         if name in known:
             continue
@@ -26,7 +25,7 @@ def keep_gradients(model: ir.Model, gradients: Mapping[str, str]) -> ir.Model:
         made.name = op.names.fresh(f"{name}_grad")
         copy.graph.outputs.append(made)
         known[name] = made.name
-    copy.metadata_props[GRADIENTS] = json.dumps(known)
+    record(copy, gradients=known)
     return copy
 
 

@@ -20,9 +20,9 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph import lora
 from gradtool.graph.attributes import arguments
 from gradtool.graph.lora import Adapter
+from gradtool.graph.training_info import record
 from gradtool.io.zeros import Zeros
 from gradtool.passes.parameters import Role, Roles
 from gradtool.passes.selection import nothing_meant
@@ -77,7 +77,7 @@ def attach(op: Builder, asked: Lora, roles: Roles) -> Attached:
         for use in uses:
             result, total = _stand_beside(op, adapter, use, a, b)
             moved[result] = total
-    lora.note(op.model, tuple(adapters))
+    record(op.model, lora=tuple(adapters))
     return Attached(tuple(adapters), moved)
 
 

@@ -9,7 +9,6 @@ terms are means, or the same for any batch, these count by the share of the exam
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -20,9 +19,9 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.functions.loss import label_weights
 from gradtool.graph.known import Tensor, as_tensor
-from gradtool.graph.metadata import DEFAULTS
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
+from gradtool.graph.training_info import add_defaults
 from gradtool.operators.losses import OF_CLASSES
 from gradtool.passes.batch_axis import BatchAxis
 from gradtool.passes.batch_rules import is_counted
@@ -156,9 +155,7 @@ def _input(op: Builder, name: str, shape: ir.Shape | None, dtype: ir.DataType | 
     made = ir.Value(name=name, shape=shape, type=ir.TensorType(dtype or ir.DataType.FLOAT))
     op.graph.inputs.append(made)
     if shape is not None and shape.is_static():
-        props = op.model.metadata_props
-        known = json.loads(props.get(DEFAULTS, "{}"))
-        props[DEFAULTS] = json.dumps({**known, name: np.ones(shape.numpy()).tolist()})
+        add_defaults(op.model, {name: np.ones(shape.numpy()).tolist()})
     return made
 
 

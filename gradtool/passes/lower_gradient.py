@@ -8,8 +8,6 @@ named, the nodes between them and y are copied and fed these.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import onnx_ir as ir
 
@@ -19,10 +17,11 @@ from gradtool.gradients.bodies import copy
 from gradtool.gradients.driver import differentiate
 from gradtool.graph import walk
 from gradtool.graph.known import as_tensor
-from gradtool.graph.metadata import GRADIENTS, STAGE, STATE
+from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import drop
 from gradtool.graph.reads import dependent, needed, reads
+from gradtool.graph.training_info import TrainingInfo, record
 from gradtool.passes.update_order import mark_updates, update_early
 from gradtool.shapes import infer
 
@@ -54,14 +53,13 @@ def publish_gradients(model: ir.Model, gradients: dict[str, str]) -> None:
     The gradients are outputs then, and updates run as early as they may; a graph that updates
     nothing stays a forward one.
     """
-    if STATE not in model.metadata_props:
+    if not TrainingInfo.of(model).state:
         return
     values = _values(model.graph)
     for name in gradients.values():
         if name in values and values[name] not in model.graph.outputs:
             model.graph.outputs.append(values[name])
-    known = {x: name for x, name in gradients.items() if name in values}
-    model.metadata_props[GRADIENTS] = json.dumps(known)
+    record(model, gradients={x: name for x, name in gradients.items() if name in values})
     mark_updates(model)
     update_early(model)
 
@@ -95,7 +93,7 @@ def _lower(model: ir.Model, node: ir.Node) -> dict[str, str]:
         head = op.expand(one, like=as_tensor(y))
         wrt = list(dict.fromkeys(fed[: len(xs)]))
         made = differentiate(op, {y: head}, wrt, cut=frozenset(fed[len(xs) :]))
-    is_step = STATE in model.metadata_props
+    is_step = bool(TrainingInfo.of(model).state)
     for emitted in op.emitted[start:]:
         emitted.metadata_props[STAGE] = "backward" if is_step else "forward"
     gradients = {x: v.name or "" for x, v in zip(xs, node.outputs, strict=False)}

@@ -15,8 +15,9 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph import locations, walk
+from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
+from gradtool.graph.training_info import add_location
 from gradtool.losses.choice import REGRESSION
 from gradtool.passes.lower_contrib import Rule, replace
 
@@ -120,7 +121,7 @@ class Weights:
         )
         op.root.register_initializer(made)
         self.made.append(made)
-        locations.note(op.model, made.name or "", node, attribute=name, mirrored=self.mirrored)
+        add_location(op.model, made.name or "", node, attribute=name, mirrored=self.mirrored)
         return made
 
 

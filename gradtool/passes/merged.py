@@ -12,7 +12,8 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import MissingData
-from gradtool.graph import locations, walk
+from gradtool.graph import walk
+from gradtool.graph.training_info import add_location
 from gradtool.io import array
 from gradtool.passes.exporters import REMEDY
 from gradtool.passes.provenance import module
@@ -48,7 +49,7 @@ def separate_statistics(op: Builder) -> None:
                 copy = _copy(op, tensor, name)
                 node.replace_input_with(slot, copy)
                 _rename(copy, value)
-                locations.note(op.model, copy.name or "", node, slot=slot)
+                add_location(op.model, copy.name or "", node, slot=slot)
             taken.add(tensor)
 
 

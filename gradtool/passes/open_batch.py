@@ -19,7 +19,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, UsageError
 from gradtool.graph import constants, walk
-from gradtool.graph.metadata import GRADIENTS
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.passes.batch_axis import BatchAxis
 from gradtool.passes.batch_rules import COUNTED
 from gradtool.passes.batch_states import Batch, Fixed, Mixed, Rows
@@ -38,7 +38,7 @@ def is_fixed_at_one(model: ir.Model) -> bool:
     given = _inputs(model)
     symbols = [str(d) for v in given for d in v.shape or () if isinstance(d, ir.SymbolicDim)]
     return (
-        GRADIENTS not in model.metadata_props
+        not TrainingInfo.of(model).is_training_graph
         and bool(given)
         and given[0].shape is not None
         and given[0].shape[0] == 1

@@ -11,16 +11,16 @@ All other large values have names of their own, else inference would call them a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.graph.metadata import BARRIER, STATE, notes
+from gradtool.graph.metadata import BARRIER, notes
 from gradtool.graph.predicates import FLOATS, INTEGERS
 from gradtool.graph.reads import reads
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.passes._named_places import may_be_large, name_places
 from gradtool.passes._waiting import SIZES, before, passing, same_shape, zero_of
 
@@ -30,7 +30,7 @@ TOLD = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0, "Resize": 3}  # sizes b
 def open_sizes(model: ir.Model) -> None:
     """Hide the sizes of a model that has barriers, in place; loading it finds them again."""
     graph = model.graph
-    state = json.loads(model.metadata_props.get(STATE, "{}"))
+    state = TrainingInfo.of(model).state
     inputs = [value for value in graph.inputs if _is_able(value) and value.name not in state]
     if not inputs or any(map(_is_misread, walk.nodes(graph))):
         return

@@ -7,7 +7,6 @@ other numbers are inputs that have a default; state is there from the start, as 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -17,8 +16,8 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import DEFAULTS, OPTIMIZER, STATE
 from gradtool.graph.stages import ROLES
+from gradtool.graph.training_info import OptimizerInfo, TrainingInfo, add_defaults, record
 from gradtool.passes import clipping, sparse
 from gradtool.passes.new_state import publish, zeros
 from gradtool.passes.update_groups import Updates, is_matrix, targets
@@ -102,13 +101,11 @@ def add_updates(
             g = limited[target.x]
             g = replace(rows[target.x], sums=g) if target.x in rows else g
             of |= _update(numbers, optimizer, target, g, state)
-    props = op.model.metadata_props
-    inputs = {what: value.name for what, value in numbers.inputs.items()}
-    told = {"name": asked.optimizer, "lr": inputs[LEARNING_RATE], "inputs": inputs}
-    named = {"rows": [x.name for x in rows]} if rows else {}
-    props[OPTIMIZER] = json.dumps({**told, **named, **setting.fixed})
-    known = json.loads(props.get(DEFAULTS, "{}"))
-    props[DEFAULTS] = json.dumps({**known, **numbers.defaults})
+    inputs = {what: value.name or "" for what, value in numbers.inputs.items()}
+    names = tuple(x.name or "" for x in rows)
+    told = OptimizerInfo(asked.optimizer, inputs[LEARNING_RATE], inputs, names, setting.fixed)
+    add_defaults(op.model, numbers.defaults)
+    record(op.model, optimizer=told)
     said = [f"--sparse: {x.name} has a whole gradient: {why}" for x, why in whole.items() if why]
     return Added(state, said, of)
 
@@ -180,7 +177,7 @@ def _update(
 def _require(model: ir.Model, name: str, gradients: Mapping[ir.Value, ir.Value]) -> None:
     if not gradients:
         raise UsageError(f"--optimizer {name}: no parameter among the values to differentiate by")
-    known = json.loads(model.metadata_props.get(STATE, "{}"))
+    known = TrainingInfo.of(model).state
     updated = [v.name or "" for v in gradients if v.name in known]
     if updated:
         raise UsageError(f"--optimizer {name}: the model already updates {some(updated)}")

@@ -6,12 +6,10 @@ Whoever runs it feeds them, and of a whole step feeds `x` with what the step bef
 
 from __future__ import annotations
 
-import json
-
 import onnx_ir as ir
 
-from gradtool.graph.metadata import GRADIENTS, STATE
 from gradtool.graph.names import Names
+from gradtool.graph.training_info import TrainingInfo, record
 
 Tensors = dict[str, ir.TensorProtocol]
 
@@ -23,10 +21,9 @@ def parameters_as_inputs(model: ir.Model) -> Tensors:
     the graph.  The next value of `x` is called `x_next`, whatever it was called, unless an input or
     another output has that name.
     """
-    graph, props = model.graph, model.metadata_props
-    state: dict[str, str] = json.loads(props.get(STATE, "{}"))
+    graph, info = model.graph, TrainingInfo.of(model)
     held: Tensors = {}
-    for name in dict.fromkeys((*state, *json.loads(props.get(GRADIENTS, "{}")))):
+    for name in dict.fromkeys((*info.state, *info.gradients)):
         value = graph.initializers.get(name)
         if value is None or value.const_value is None:
             continue
@@ -35,8 +32,8 @@ def parameters_as_inputs(model: ir.Model) -> Tensors:
         value.const_value = None
         if not value.is_graph_input():
             graph.inputs.append(value)
-    if state:
-        props[STATE] = json.dumps(_renamed(model, state))
+    if info.state:
+        record(model, state=_renamed(model, dict(info.state)))
     return held
 
 

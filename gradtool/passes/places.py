@@ -7,16 +7,16 @@ cut of the line gives stages that need no other order.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from gradtool.graph.metadata import GRADIENTS, SOURCE, STATE
+from gradtool.graph.metadata import SOURCE
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward, is_hoisted, stage
+from gradtool.graph.training_info import TrainingInfo
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,8 @@ def homes_of(model: ir.Model, forward: Mapping[ir.Node, int]) -> dict[str, int]:
 
 def _after(model: ir.Model) -> dict[str, str]:
     """The next value of state, and the sum of gradients of each parameter, by name."""
-    props = model.metadata_props
-    known = (json.loads(props.get(key, "{}")) for key in (STATE, GRADIENTS))
-    return {name: after for each in known for name, after in each.items()}
+    info = TrainingInfo.of(model)
+    return {**info.state, **info.gradients}
 
 
 def _makers(node: ir.Node, late: AbstractSet[ir.Node]) -> Iterator[ir.Node]:

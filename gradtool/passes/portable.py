@@ -8,7 +8,6 @@ windows overlap it takes more time than Indices do, so it is asked for.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from typing import Any
 
@@ -20,7 +19,8 @@ from gradtool.functions.pool import place_type
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import DOMAIN
-from gradtool.graph.metadata import SAVED, SOURCE, STAGE
+from gradtool.graph.metadata import SOURCE, STAGE
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.operators.windows import Window
 
 PLACE = ir.DataType.INT32
@@ -34,7 +34,7 @@ def portable(model: ir.Model, op: Builder) -> int:
     Indices that anything but the gradient reads stay as they are; those that a half of a step saves
     for the other keep their type.
     """
-    saved = frozenset(json.loads(model.metadata_props.get(SAVED, "[]")))
+    saved = frozenset(TrainingInfo.of(model).saved or ())
     nodes = [node for node in walk.nodes(model.graph) if _has_places(node, saved)]
     return sum(_replace(op, node) for node in nodes)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 
 import onnx_ir as ir
 
-from gradtool.graph.metadata import LOWER, STATE
+from gradtool.graph.training_info import TrainingInfo
 
 
 def return_no_more(model: ir.Model, those: Collection[ir.Value], loss: ir.Value | None) -> None:
@@ -18,9 +17,10 @@ def return_no_more(model: ir.Model, those: Collection[ir.Value], loss: ir.Value 
     """
     if not those or loss is None:
         return
-    stays = {loss.name, *json.loads(model.metadata_props.get(STATE, "{}")).values()}
-    for lower in json.loads(model.metadata_props.get(LOWER, "[]")):
-        stays |= {lower["loss"], *lower["gradients"].values()}
+    info = TrainingInfo.of(model)
+    stays = {loss.name, *info.state.values()}
+    for lower in info.lower:
+        stays |= {lower.loss, *lower.gradients.values()}
     outputs = [v for v in model.graph.outputs if v not in those or v.name in stays]
     model.graph.outputs.clear()
     model.graph.outputs.extend(outputs)

@@ -12,7 +12,6 @@ stale rows the cache of HET (Miao et al. 2022).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,9 +24,10 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.functions.calls import return_instead, take_over
 from gradtool.graph.known import as_tensor
-from gradtool.graph.metadata import GRADIENTS, ROWS, SOURCE, STAGE, STATE
+from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.prune import drop, prune
 from gradtool.graph.tensors import flat
+from gradtool.graph.training_info import TrainingInfo, record
 from gradtool.io.zeros import Zeros
 from gradtool.passes import sparse
 from gradtool.passes.cut_sums import without
@@ -61,15 +61,14 @@ def shard_rows(
     meta, model = model.meta, model.clone()
     model.meta.update(meta)
     op, apart = Builder(model, stage="update"), set[str]()
-    state: dict[str, str] = json.loads(model.metadata_props[STATE])
+    state = dict(TrainingInfo.of(model).state)
     taken: dict[str, str] = {}
     for name, blocks in tables.items():
         taken[name] = _sum_rows(op, name, blocks, rank, state)
         apart.add(taken[name])
         apart |= _read_rows(op, name, blocks, state)
         _cut(model.graph.initializers[name], blocks.bounds, rank)
-    model.metadata_props[STATE] = json.dumps(state)
-    model.metadata_props[ROWS] = json.dumps(taken)
+    record(model, state=state, rows=taken)
     prune(model)
     update_early(model)
     return model, frozenset(apart)
@@ -78,8 +77,8 @@ def shard_rows(
 def why_not(model: ir.Model, name: str) -> str | None:
     """Why ranks cannot have a parameter of an `accumulating` graph by rows; None if they can."""
     x = model.graph.initializers[name]
-    made_by = json.loads(model.metadata_props[GRADIENTS])
-    sums = {after: before for before, after in json.loads(model.metadata_props[STATE]).items()}
+    info = TrainingInfo.of(model)
+    made_by, sums = info.gradients, info.of_next
     if not sparse.is_table(x):
         return "no Gather reads it"
     total = model.graph.initializers[sums[made_by[name]]]
@@ -107,7 +106,7 @@ def _terms(total: ir.Value, after: ir.Value) -> ir.Value | None:
 def _sum_rows(op: Builder, name: str, blocks: Blocks, rank: int, state: dict[str, str]) -> str:
     """Let the sum of a table have places for rows; returns the state that says of which rows."""
     graph, bounds = op.root, blocks.bounds
-    made_by: dict[str, str] = json.loads(op.model.metadata_props[GRADIENTS])
+    made_by = TrainingInfo.of(op.model).gradients
     sums = {after: before for before, after in state.items()}
     total = graph.initializers[sums[made_by[name]]]
     place = next(i for i, v in enumerate(graph.outputs) if v.name == made_by[name])

@@ -5,20 +5,19 @@ What it computes, the gradients included, becomes forward; its loss and gradient
 
 from __future__ import annotations
 
-import json
-
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.graph import walk
-from gradtool.graph.metadata import CALL, GRADIENTS, HOISTED, LOSS, LOWER, OPTIMIZER, SOURCE, STAGE
+from gradtool.graph.metadata import CALL, HOISTED, SOURCE, STAGE
 from gradtool.graph.stages import is_hoisted
+from gradtool.graph.training_info import ABSENT, Lower, TrainingInfo, record
 from gradtool.text.words import some
 
 
 def is_training_graph(model: ir.Model) -> bool:
     """Whether gradtool wrote this model with gradients in it."""
-    return GRADIENTS in model.metadata_props
+    return TrainingInfo.of(model).is_training_graph
 
 
 def require_loss(model: ir.Model, optimizer: str = "none") -> None:
@@ -27,10 +26,10 @@ def require_loss(model: ir.Model, optimizer: str = "none") -> None:
     Raises:
         UsageError: always.
     """
-    flag = "" if optimizer == "none" else f"--optimizer {optimizer}: "
-    if OPTIMIZER in model.metadata_props:
+    flag, info = "" if optimizer == "none" else f"--optimizer {optimizer}: ", TrainingInfo.of(model)
+    if info.optimizer is not None:
         raise UsageError(f"{flag}{updates_itself(model)}; give the forward model")
-    names = list(json.loads(model.metadata_props[GRADIENTS]).values())
+    names = list(info.gradients.values())
     if flag:
         raise UsageError(f"{flag}the model holds its gradients already; give the forward model")
     example = names[0] if names else "NAME"
@@ -42,7 +41,8 @@ def require_loss(model: ir.Model, optimizer: str = "none") -> None:
 
 def updates_itself(model: ir.Model) -> str:
     """What to say of a model that is a whole step of an optimizer."""
-    name = json.loads(model.metadata_props[OPTIMIZER]).get("name", "an optimizer")
+    optimizer = TrainingInfo.of(model).optimizer
+    name = "an optimizer" if optimizer is None else optimizer.name
     return f"the model is a whole step of {name}, which updates its parameters already"
 
 
@@ -51,13 +51,12 @@ def reopen(model: ir.Model) -> list[ir.Value]:
 
     Constants of the gradient are no leaves: only gradient nodes and bodies of composites read them.
     """
-    names = json.loads(model.metadata_props.pop(GRADIENTS))
-    lower = json.loads(model.metadata_props.pop(LOWER, "[]"))
-    lower.append({"loss": model.metadata_props.pop(LOSS, None), "gradients": names})
-    model.metadata_props[LOWER] = json.dumps(lower)
+    info = TrainingInfo.of(model)
+    lower = (*info.lower, Lower(info.loss, info.gradients))
+    record(model, loss=None, gradients=ABSENT, lower=lower)
     leaves = [
         value for name, value in model.graph.initializers.items()
-        if name in names or any(_is_of_the_model(use.node) for use in value.uses())
+        if name in info.gradients or any(_is_of_the_model(use.node) for use in value.uses())
     ]  # fmt: skip
     for node in walk.nodes(model.graph):
         node.metadata_props[STAGE] = "forward"

@@ -7,25 +7,16 @@ lays it out again.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import (
-    BUFFERS,
-    DEFAULTS,
-    GRADIENTS,
-    LOSS,
-    OPTIMIZER,
-    SAVED,
-    STATE,
-    WHOLE,
-)
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward
+from gradtool.graph.training_info import ABSENT, TrainingInfo, record
 from gradtool.passes.layouts import repeat_layouts
 from gradtool.passes.residuals import residuals
 from gradtool.passes.second_order import is_training_graph
@@ -76,8 +67,8 @@ def split(model: ir.Model) -> Split:
     repeat_layouts(model)
     saved = tuple(v.name or "" for v in residuals(model).values)
     late = {v.name or "" for v in model.graph.outputs if _is_late(v)}
-    names = dict.fromkeys(v.name for v in (*model.graph.inputs, *model.graph.outputs))
-    model.metadata_props[WHOLE] = json.dumps([*names, *saved])
+    names = dict.fromkeys(v.name or "" for v in (*model.graph.inputs, *model.graph.outputs))
+    record(model, whole=(*names, *saved), saved=saved)
     halves = _forward(model, late, saved), _backward(model, late, saved)
     for half in halves:
         half.meta.update(meta)
@@ -100,12 +91,7 @@ def _forward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Mode
     prune(forward)
     _drop_inputs(graph, {v.name for n in model.graph if is_backward(n) for v in reads(n)})
     prune(forward)
-    forward.metadata_props[GRADIENTS] = "{}"
-    forward.metadata_props[SAVED] = json.dumps(saved)
-    for key in (BUFFERS, OPTIMIZER):
-        forward.metadata_props.pop(key, None)
-    _tell_defaults(forward)
-    _tell_state(forward)
+    _note(forward, gradients={}, buffers=ABSENT, optimizer=None)
     return forward
 
 
@@ -122,29 +108,17 @@ def _backward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Mod
     prune(backward)
     _drop_inputs(graph, {v.name for v in graph.inputs})
     prune(backward)
-    backward.metadata_props[SAVED] = json.dumps(saved)
-    backward.metadata_props.pop(LOSS, None)
-    _tell_defaults(backward)
-    _tell_state(backward)
+    _note(backward, loss=None)
     return backward
 
 
-def _tell_defaults(half: ir.Model) -> None:
-    """Let the metadata speak of the inputs that this half takes."""
-    taken = {v.name for v in half.graph.inputs}
-    known = json.loads(half.metadata_props.pop(DEFAULTS, "{}"))
-    kept = {name: default for name, default in known.items() if name in taken}
-    if kept:
-        half.metadata_props[DEFAULTS] = json.dumps(kept)
-
-
-def _tell_state(half: ir.Model) -> None:
-    """Let the metadata speak of the next values that this half returns."""
+def _note(half: ir.Model, **facts: Any) -> None:
+    """Let the metadata speak of the inputs that a half takes and the next values it returns."""
+    info, taken = TrainingInfo.of(half), {v.name for v in half.graph.inputs}
     returned = {v.name for v in half.graph.outputs}
-    state = json.loads(half.metadata_props.pop(STATE, "{}"))
-    kept = {name: new for name, new in state.items() if new in returned}
-    if kept:
-        half.metadata_props[STATE] = json.dumps(kept)
+    defaults = {name: default for name, default in info.defaults.items() if name in taken}
+    state = {name: new for name, new in info.state.items() if new in returned}
+    replace(info, defaults=defaults or ABSENT, state=state or ABSENT, **facts).write(half)
 
 
 def _return_only(graph: ir.Graph, outputs: list[ir.Value]) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 import onnx_ir as ir
 
-from gradtool.graph.metadata import STAGE, STATE
+from gradtool.graph.metadata import STAGE
 from gradtool.graph.predicates import NO_DATA
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward, stage
+from gradtool.graph.training_info import TrainingInfo
 
 
 def update_early(model: ir.Model) -> int:
@@ -75,8 +75,8 @@ def _with_free(node: ir.Node, free: dict[ir.Node, None]) -> list[ir.Node]:
 def _readers_of_state(model: ir.Model, nodes: list[ir.Node]) -> Mapping[ir.Value, list[ir.Node]]:
     """By the next value of a parameter, the nodes that read the parameter."""
     graph = model.graph
-    names = json.loads(model.metadata_props.get(STATE, "{}"))
-    replaced = {v: names[v.name] for v in graph.initializers.values() if v.name in names}
+    names = TrainingInfo.of(model).state
+    replaced = {v: names[name] for name, v in graph.initializers.items() if name in names}
     found: dict[str, list[ir.Node]] = {name: [] for name in replaced.values()}
     for node in nodes:
         for value in dict.fromkeys(reads(node)):
@@ -103,7 +103,7 @@ def mark_updates(model: ir.Model) -> None:
         elif any(v in after for v in reads(node)):
             node.metadata_props[STAGE] = "update"
             after.update(node.outputs)
-    results = set(json.loads(model.metadata_props.get(STATE, "{}")).values())
+    results = set(TrainingInfo.of(model).state.values())
     needed: dict[ir.Value, bool] = {
         v: v.name in results for v in model.graph.outputs if v.producer() is not None
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -23,11 +22,12 @@ from gradtool.graph.blame import blamed
 from gradtool.graph.branches import left
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import full_name
-from gradtool.graph.metadata import GRADIENTS, GROUP, LOSS, ROWS, SOURCE, STAGE, STATE
+from gradtool.graph.metadata import GROUP, SOURCE, STAGE
 from gradtool.graph.names import label
 from gradtool.graph.randomness import draws
 from gradtool.graph.reads import free
 from gradtool.graph.specs import Spec, least_of, spec_of
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.file_tensors import SMALL, FileTensor
 from gradtool.kernels import Kernel
 from gradtool.kernels.native import Kernels
@@ -67,16 +67,12 @@ def flatten(
         expand(model, _has_kernel)
         counts = _operators(model)
     _require_kernels(model, counts)
-    gradients = json.loads(model.metadata_props.get(GRADIENTS, "{}"))
-    state = json.loads(model.metadata_props.get(STATE, "{}"))
-    loss = model.metadata_props.get(LOSS)
-    rows = json.loads(model.metadata_props.get(ROWS, "{}")).values()
-    trained = {*gradients, *state, *rows}
-    pieces = DEVICE if kernels == "cupy" else CACHE
+    info, pieces = TrainingInfo.of(model), DEVICE if kernels == "cupy" else CACHE
+    gradients = set(info.gradients.values())
     with grain(pieces):
-        flat = _Flat(model, model.graph, set(gradients.values()), trained, set(state), views=views)
-        program = flat.program(gradients, state, loss, dims or {})
-    program = replace(program, is_grouped=GROUP in model.metadata_props, grain=pieces)
+        flat = _Flat(model, model.graph, gradients, info.changing, set(info.state), views=views)
+        program = flat.program(info.gradients, info.state, info.loss, dims or {})
+    program = replace(program, is_grouped=info.kernels is not None, grain=pieces)
     return made_for(kernels, program)
 
 

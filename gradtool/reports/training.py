@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gradtool.graph.lora import adapters_of
-from gradtool.graph.metadata import DEFAULTS, OPTIMIZER
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
@@ -56,24 +54,23 @@ def parameters_said(training: TrainingGraph) -> str:
 
 def _update_lines(training: TrainingGraph) -> list[str]:
     """Which optimizer updates how many parameters, and at which learning rate."""
-    if not training.updates:
+    info = TrainingInfo.of(training.model)
+    told = info.optimizer
+    if not training.updates or told is None:
         return []
-    props = training.model.metadata_props
-    told, defaults = json.loads(props[OPTIMIZER]), json.loads(props[DEFAULTS])
-    fixed = {k: v for k, v in told.items() if k not in ("name", "lr", "inputs", "rows")}
-    numbers = [f"{name} {defaults[name]:g}" for name in told["inputs"].values()]
+    numbers = [f"{name} {info.defaults[name]:g}" for name in told.inputs.values()]
     others = [
-        f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}".lower() for k, v in fixed.items()
+        f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}".lower() for k, v in told.fixed.items()
     ]
     rest = f"; {', '.join(others)}" if others else ""
-    which = f"optimizer: {told['name']}, inputs {', '.join(numbers)}{rest}"
-    rows = f", by rows: {some(told['rows'], MOST)}" if "rows" in told else ""
+    which = f"optimizer: {told.name}, inputs {', '.join(numbers)}{rest}"
+    rows = f", by rows: {some(told.rows, MOST)}" if told.rows else ""
     return [f"{which}   updates: {len(training.updates)} parameters{rows}"]
 
 
 def _adapter_lines(training: TrainingGraph) -> list[str]:
     """Which weights stay as they are, with an adapter beside them."""
-    adapters = adapters_of(training.model)
+    adapters = TrainingInfo.of(training.model).lora
     if not adapters:
         return []
     listed = some((each.weight for each in adapters), MOST)
@@ -91,6 +88,7 @@ def training_json(
     training: TrainingGraph, source: str, files: Files, saved: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The same for machines; sizes in bytes."""
+    adapters = TrainingInfo.of(training.model).lora
     halves = {"backward": files[-1][0], "saved": list(saved)} if len(files) > 1 else {}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -104,7 +102,7 @@ def training_json(
         "labels": list(training.labels),
         "gradients": dict(training.gradients),
         "updates": dict(training.updates),
-        "adapters": {each.weight: list(each.names) for each in adapters_of(training.model)},
+        "adapters": {each.weight: list(each.names) for each in adapters},
         "zero_gradients": list(training.zeros),
         "parameters": training.candidates,
         "nodes": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,10 +13,8 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.store import Store
-from gradtool.graph.locations import locations_of
-from gradtool.graph.lora import adapters_of
-from gradtool.graph.metadata import AVERAGES, GRADIENTS, STATE
 from gradtool.graph.stages import stage
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import original
 from gradtool.session.matching import matching
 from gradtool.text.words import some
@@ -70,9 +67,10 @@ class Holding:
     @property
     def stepped(self) -> dict[str, np.dtype[Any]]:
         """The types of parameters and state that a step leaves next values of, by name."""
-        names = json.loads(self._model.metadata_props.get(STATE, "{}"))
+        names = TrainingInfo.of(self._model).state
         held = self._model.graph.initializers
-        return {n: np.dtype(d.numpy()) for n in names if (d := held[n].dtype) is not None}
+        kinds = {name: held[name].dtype for name in names if name in held}
+        return {name: np.dtype(dtype.numpy()) for name, dtype in kinds.items() if dtype is not None}
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
@@ -130,10 +128,10 @@ class Holding:
         source = original.source_of(self._whole.meta)
         held = values or {}
         arrays = self._arrays(held, averages=averages)
-        model = original.Original(source)
-        lacking = model.put(arrays, adapters_of(self._whole))
+        model, info = original.Original(source), TrainingInfo.of(self._whole)
+        lacking = model.put(arrays, info.lora)
         lost = [name for name in lacking if self._is_trained_weight(name, held)]
-        lost = model.put_at({name: arrays[name] for name in lost}, locations_of(self._whole))
+        lost = model.put_at({name: arrays[name] for name in lost}, info.locations)
         if lost:
             raise UsageError(
                 f"the original model has no tensor called {some(lost)}, whose numbers have changed;"
@@ -178,7 +176,7 @@ class Holding:
         """
         found: dict[str, str] = {}
         for model in self._models:
-            found |= json.loads(model.metadata_props.get(AVERAGES, "{}"))
+            found |= TrainingInfo.of(model).averages
         if not found:
             raise UsageError("the graph keeps no averages of its parameters")
         return found
@@ -213,7 +211,8 @@ class Holding:
         source = original.source_of(self._whole.meta)
         held = self.values(copy=False) if values is None else values
         weights = {n: held[n] for n in held if not self._is_only_updated(n)}
-        return lora_files.write(source, adapters_of(self._whole), weights, path, force=force)
+        adapters = TrainingInfo.of(self._whole).lora
+        return lora_files.write(source, adapters, weights, path, force=force)
 
     def _home(self, name: str) -> ir.Model:
         """The model that has an initializer."""
@@ -247,6 +246,6 @@ def changing_weights(model: ir.Model) -> dict[str, ir.Value]:
 
 def _changing(model: ir.Model) -> list[str]:
     """The initializers that are trained, or are state."""
-    props = model.metadata_props
-    known = {n for key in (GRADIENTS, STATE) for n in json.loads(props.get(key, "{}"))}
+    info = TrainingInfo.of(model)
+    known = {*info.gradients, *info.state}
     return [name for name in model.graph.initializers if name in known]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from gradtool.errors import UsageError
 from gradtool.exec.binding import Binding
 from gradtool.exec.resident import Resident
 from gradtool.exec.store import Store
-from gradtool.graph.metadata import GRADIENTS, ROWS, SCALE
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.session.feeding import Batch
 from gradtool.session.held import Holding
 
@@ -32,7 +31,8 @@ class Sums:
 
     def feed(self, batch: Mapping[str, Any], scale: float) -> Binding:
         """The updates, fed: each sum counts `scale` times."""
-        return self.updates.feed({**batch, self.updates.model.metadata_props[SCALE]: scale})
+        name = TrainingInfo.of(self.updates.model).scale or ""
+        return self.updates.feed({**batch, name: scale})
 
     def forget(self) -> None:
         """Set all of them to zero."""
@@ -49,9 +49,8 @@ class Sums:
         )  # fmt: skip
 
     def _held(self) -> dict[str, Any]:
-        props = self.updates.model.metadata_props
-        names = json.loads(props[GRADIENTS])
-        names |= {rows: rows for rows in json.loads(props.get(ROWS, "{}")).values()}
+        info = TrainingInfo.of(self.updates.model)
+        names = {**info.gradients, **{rows: rows for rows in info.rows.values()}}
         found = {name: self._store.value(total) for name, total in names.items()}
         return {name: held for name, held in found.items() if held is not None}
 

@@ -20,8 +20,8 @@ from gradtool.graph import walk
 from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.metadata import ELEMENTS, PLACE, notes
 from gradtool.graph.predicates import is_tensor
-from gradtool.graph.stages import trained_or_state
 from gradtool.graph.tensors import elements
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.shapes import body_inputs
 from gradtool.shapes.sequences import mark_empty
 
@@ -160,7 +160,7 @@ def _erase_outputs(model: ir.Model) -> None:
 
 def _unreadable(model: ir.Model) -> list[ir.Value]:
     """The initializers that inference must not read: absent, too large to be sizes, or changing."""
-    changing = trained_or_state(model)
+    changing = TrainingInfo.of(model).changing
     return [
         value
         for graph in walk.graphs(model.graph)

@@ -32,8 +32,8 @@ from gradtool.graph.randomness import may_draw
 from gradtool.graph.reads import reads
 from gradtool.graph.specs import Spec, least_of
 from gradtool.graph.specs import spec_of as planned_spec
-from gradtool.graph.stages import trained_or_state
 from gradtool.graph.tensors import array
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.shapes.memo import Memo, call_of
 
 # What is computed of one graph may read and write so many bytes, which bounds time and memory.
@@ -95,7 +95,7 @@ class Folding:
         self._memos: dict[Any, Memo] = {}
         self._results_of: dict[Hashable, _Result] = {}
         self._graph = model.graph
-        self._trained = trained_or_state(model)
+        self._trained = TrainingInfo.of(model).changing
 
     @cached_property
     def _owners(self) -> dict[ir.Graph, ir.Node]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,9 +15,9 @@ from gradtool import io
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.counted import numbers_of
-from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, SET, STATE
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import seed_of
+from gradtool.graph.training_info import Names, TrainingInfo
 from gradtool.io.stored import Stored
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.averages import add_averages
@@ -97,11 +96,10 @@ class Graphs:
         return frozenset() if self.update is None else frozenset(self.sums_of.values())
 
     @property
-    def sums_of(self) -> dict[str, str]:
+    def sums_of(self) -> Names:
         """The sums of gradients by parameter."""
         assert self.update is not None  # noqa: S101 - asked where there are two halves
-        found: dict[str, str] = json.loads(self.update.metadata_props[GRADIENTS])
-        return found
+        return TrainingInfo.of(self.update).gradients
 
     @property
     def trained(self) -> tuple[str, ...]:
@@ -116,15 +114,14 @@ class Graphs:
 
     def described(self) -> dict[str, Any]:
         """What tells whether a checkpoint is of this model, whether a step is one graph or two."""
-        graph = self.training.model.graph
-        changing = set(json.loads(self.training.model.metadata_props.get(STATE, "{}")))
+        graph, info = self.training.model.graph, TrainingInfo.of(self.training.model)
         parameters = {n: v for n, v in graph.initializers.items() if n in self.learns}
         return {
             "parameters": {n: f"{v.dtype.name if v.dtype else ''}{v.shape}"
                            for n, v in parameters.items()},
             "graph": self.original.graph if self.original else "",
-            "constants": self._checksum({*changing, *parameters}),
-            "set": json.loads(self.training.model.metadata_props.get(SET, "{}")),
+            "constants": self._checksum({*info.state, *parameters}),
+            "set": dict(info.fixed),
         }  # fmt: skip
 
     def _checksum(self, changing: set[str]) -> str:
@@ -145,8 +142,8 @@ class Graphs:
     @property
     def learns(self) -> frozenset[str]:
         """The parameters that are trained."""
-        props = self.training.model.metadata_props
-        return frozenset((*self.training.updates, *json.loads(props[GRADIENTS])))
+        gradients = TrainingInfo.of(self.training.model).gradients
+        return frozenset((*self.training.updates, *gradients))
 
     def planned(self, model: ir.Model) -> Graphs:
         """The same with a memory plan in it."""
@@ -158,8 +155,7 @@ class Graphs:
         Raises:
             UsageError: it lacks some, or has others.
         """
-        props = [json.loads(model.metadata_props[STATE]) for model in self.models]
-        wanted = {name for state in props for name in state} - self.sums
+        wanted = {n for model in self.models for n in TrainingInfo.of(model).state} - self.sums
         odd = sorted(wanted ^ arrays.keys())
         if odd:
             there = "has" if odd[0] in arrays else "lacks"
@@ -278,11 +274,12 @@ def graphs_of(
         raise UsageError("to train takes a loss: leave out head_grads")
     last = training.model if update is None else update
     if options.ema is not None:
-        trained = json.loads(update.metadata_props[GRADIENTS]) if update else training.updates
+        trained = TrainingInfo.of(update).gradients if update else training.updates
         of |= add_averages(last, list(trained), options.ema, training.model)
-    told = json.loads(last.metadata_props[OPTIMIZER])
-    rate = str(told["lr"])
-    first = float(json.loads(last.metadata_props[DEFAULTS])[rate])
+    info = TrainingInfo.of(last)
+    assert info.optimizer is not None  # noqa: S101 - the last one updates
+    rate = info.optimizer.lr
+    first = float(info.defaults[rate])
     return Graphs(
         training, training.model, update, rate, first, said, of, hook.found, original=hook.original
     )

@@ -7,7 +7,6 @@ one is final and the bucket before has arrived.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -20,8 +19,8 @@ from gradtool.costs.links import Link
 from gradtool.exec.run import sized_and_planned
 from gradtool.exec.settling import settling_steps
 from gradtool.graph.families import split_name
-from gradtool.graph.metadata import STATE
 from gradtool.graph.randomness import TOGETHER
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.kernels.native import Kernels
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.update_groups import Updates
@@ -185,7 +184,7 @@ def buckets_of(
     """
     spans = {name: (b.offset, b.bytes) for name, b in arena.items()}
     types: dict[str, np.dtype[Any]] = {}
-    for name in json.loads(model.metadata_props[STATE]):
+    for name in TrainingInfo.of(model).state:
         dtype = model.graph.initializers[name].dtype
         if dtype is not None and dtype.is_floating_point() and name not in apart:
             types[name] = np.dtype(dtype.numpy())

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from gradtool.graph.locations import locations_of
-from gradtool.graph.lora import adapters_of
 from gradtool.graph.tensors import array
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import atomic, original
 from gradtool.session.held import changing_weights
 from gradtool.workloads import lora_files
@@ -32,17 +31,17 @@ def rehearse(
             adapter can have no place in it, or a path cannot be written.
         InvalidResult: the model with adapters would not be valid.
     """
-    source, adapters = original.source_of(training.meta), adapters_of(training)
+    source, info = original.source_of(training.meta), TrainingInfo.of(training)
     file = original.Original(source)
     weights = changing_weights(training)
     kinds = {name: original.kind_of(value) for name, value in weights.items()}
-    file.require(kinds, adapters, locations_of(training))
+    file.require(kinds, info.lora, info.locations)
     sizes = {Path(path): file.size for path in models.values()}
     sizes |= dict.fromkeys(map(Path, (files or {}).values()), 0)
     if "lora" in models:
         arrays = {n: array(v.const_value) for n, v in weights.items() if v.const_value is not None}
-        lora_files.rehearse(source, adapters, arrays)
+        lora_files.rehearse(source, info.lora, arrays)
         sizes[lora_files.adapter_path(models["lora"])] = sum(
-            arrays[name].nbytes for each in adapters for name in each.names
+            arrays[name].nbytes for each in info.lora for name in each.names
         )
     atomic.rehearse(sizes)

@@ -9,7 +9,6 @@ Source: the parameter server of Hetu; with stale rows the cache of HET (Miao et 
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,8 +22,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.graph.metadata import ROWS
 from gradtool.graph.stages import stage
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.stored import Stored
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
@@ -97,7 +96,7 @@ def tabled(
         of |= add_averages(made.model, list(graphs.trained), ema, model)
     bounds_of = {name: blocks.bounds for name, blocks in tables.items()}
     bounds_of |= {name: tables[of[name]].bounds for name in of if of[name] in tables}
-    rows = json.loads(made.model.metadata_props[ROWS])
+    rows = TrainingInfo.of(made.model).rows
     sums = graphs.sums_of
     found = replace(
         graphs, training=replace(graphs.training, model=model), model=model, update=made.model,

@@ -10,7 +10,6 @@ Source: ZeRO, stage 1 (Rajbhandari et al. 2020).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.graph.metadata import AVERAGES, GRADIENTS, OPTIMIZER, ROWS
+from gradtool.graph.training_info import TrainingInfo, record
 from gradtool.io.stored import Stored
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
@@ -124,8 +123,8 @@ def sharded(
         UsageError: what is asked for of updates cannot be.
     """
     assert graphs.update is not None  # noqa: S101 - several ranks step in two halves
-    held = graphs.update.graph.initializers
-    tables = json.loads(graphs.update.metadata_props.get(ROWS, "{}"))  # of which ranks have rows
+    held, told = graphs.update.graph.initializers, TrainingInfo.of(graphs.update)
+    tables = told.rows  # of which ranks have rows
     trained = {name: held[name] for name in graphs.trained if name not in tables}
     optimizer = kind_of(updates.optimizer, updates.optimizer_option)[0]
     summed, wholes = what == "gradients", {name: _whole(value) for name, value in trained.items()}
@@ -151,9 +150,7 @@ def sharded(
     )  # fmt: skip
     if ema is not None:
         add_averages(made.model, list(own), ema, given)
-    for key in (AVERAGES, GRADIENTS, OPTIMIZER):  # which say of names what they are
-        if key in graphs.update.metadata_props:
-            made.model.metadata_props[key] = graphs.update.metadata_props[key]
+    record(made.model, averages=told.averages, gradients=told.gradients, optimizer=told.optimizer)
     state = {
         name: _state(_whole(held[name]), parameters[of], by_elements=optimizer.elements)
         for name, of in graphs.of.items() if of in trained

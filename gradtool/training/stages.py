@@ -7,7 +7,6 @@ Replicas take shares of a batch, as ranks without stages do; the ranks of a repl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -15,8 +14,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import AVERAGES, GRADIENTS, OPTIMIZER
 from gradtool.graph.reads import reads
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.cut_line import Cut, cut, is_known
@@ -127,7 +126,7 @@ def _held(graphs: Graphs, model: ir.Model) -> dict[str, int]:
     bytes_of = Sizes()
     found = {
         name: 2 * (bytes_of.bytes(model.graph.initializers[name]) or 0)
-        for name in json.loads(model.metadata_props[GRADIENTS])
+        for name in TrainingInfo.of(model).gradients
     }
     for state, of in graphs.of.items():
         found[of] += bytes_of.bytes(graphs.update.graph.initializers[state]) or 0
@@ -188,11 +187,9 @@ def _of_stage(
     update = updating(given, updates, dict.fromkeys(own), ranks=made.stages).model
     if ema is not None:
         add_averages(update, own, ema, given)
-    sums: dict[str, str] = json.loads(update.metadata_props[GRADIENTS])
-    update.metadata_props[GRADIENTS] = json.dumps({name: sums[name] for name in own})
-    for key in (AVERAGES, OPTIMIZER):  # which say of names what they are
-        if key in graphs.update.metadata_props:
-            update.metadata_props[key] = graphs.update.metadata_props[key]
+    told, mine = TrainingInfo.of(graphs.update), TrainingInfo.of(update)
+    sums = {name: mine.gradients[name] for name in own}
+    replace(mine, gradients=sums, averages=told.averages, optimizer=told.optimizer).write(update)
     return replace(graphs, model=model, update=update)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import onnx_ir as ir
 
-from gradtool.graph.metadata import LOAD
+from gradtool.graph.training_info import ABSENT, record
 from gradtool.passes.barrier import has_barriers, is_clone
 
 # Patterns of memory hold a second arena from the second run on; what is put in the place of a dead
@@ -59,9 +58,8 @@ def how_to_load(model: ir.Model, *, barrier: bool = False) -> str:
 
 def mark(model: ir.Model) -> None:
     """Note in the metadata of a model to be written which options it needs, if it does."""
-    model.metadata_props.pop(LOAD, None)
-    if how_to_load(model):
-        model.metadata_props[LOAD] = json.dumps(needed_options(model), sort_keys=True)
+    needed = sorted(needed_options(model).items()) if how_to_load(model) else ()
+    record(model, ort_options=dict(needed) or ABSENT)
 
 
 def _may_merge(model: ir.Model) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import SET
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.documents import is_text, is_whole, read_document, write_document
 from gradtool.kernels.native import Kernels
 from gradtool.planning.schedule import Schedule, instances
@@ -91,7 +91,7 @@ def save(
         "name": found.name,
         "model": fingerprint(work.model.graph),
         "dims": dict(sorted(all_dims(work).items())),
-        "set": _values(work),
+        "set": dict(TrainingInfo.of(work.model).fixed),
         "kernels": work.kernels,
         "peak_bytes": found.peak,
         "load_bytes": found.plan.peak_live,
@@ -236,12 +236,6 @@ def _same_dims(work: Workload, file: PlanFile) -> None:
             )
 
 
-def _values(work: Workload) -> dict[str, Any]:
-    """What inputs were set to when the model was loaded."""
-    found: dict[str, Any] = json.loads(work.model.metadata_props.get(SET, "{}"))
-    return found
-
-
 def _difference(work: Workload, file: PlanFile) -> str:
     """The first node that only one of the two has, or what else may be the matter."""
     here = {step.name: None for step in work.apart.steps}
@@ -250,7 +244,7 @@ def _difference(work: Workload, file: PlanFile) -> str:
         odd = next((name for name in names if name not in others), None)
         if odd is not None:
             return f"{what} {odd!r}"
-    here_set = _values(work)
+    here_set = TrainingInfo.of(work.model).fixed
     for name, value in file.values.items():
         if value is not None and here_set.get(name) != value:
             now = here_set.get(name, "open")

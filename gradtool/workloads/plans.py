@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -10,7 +9,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from gradtool.graph.metadata import PLAN
+from gradtool.graph.training_info import record
 from gradtool.kernels.native import LIBRARY, Kernels, of_nodes
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
@@ -127,17 +126,15 @@ def write(work: Workload, found: Planned) -> ir.Model:
     mark(model, marked(form, found.decision) if found.decision else {})
     group(model, form.apart, form.kernels)
     apply(model, form.apart, spread(form, found.schedule))
-    model.metadata_props[PLAN] = json.dumps(
-        {
-            "name": found.name,
-            "peak_bytes": found.peak,
-            "keep_bytes": work.kept.peak,
-            "extra_flops": extra_flops(found.plan, work.kept),
-            "dims": dict(sorted(all_dims(work).items())),
-            "kernels": work.kernels,
-        },
-        sort_keys=True,
-    )
+    told = {
+        "dims": dict(sorted(all_dims(work).items())),
+        "extra_flops": extra_flops(found.plan, work.kept),
+        "keep_bytes": work.kept.peak,
+        "kernels": work.kernels,
+        "name": found.name,
+        "peak_bytes": found.peak,
+    }
+    record(model, plan=told)
     return model
 
 

@@ -7,7 +7,7 @@ what is known before a run) follow the values that they read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
@@ -23,6 +23,7 @@ from gradtool.graph.metadata import GROUP, MIRROR, SOURCE, STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import detach, prune
 from gradtool.graph.reads import reads
+from gradtool.graph.training_info import record
 from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
@@ -252,12 +253,8 @@ def group(model: ir.Model, program: Program, kernels: Kernels) -> None:
     """Write on each node the name of the one that it runs with, and whose kernels join them."""
     joined = program.steps if kernels in LIBRARY else ()
     groups = {step.name: step.group for step in joined}
-    _write(model.metadata_props, kernels if groups else "")
+    record(model, kernels=kernels if groups else None)
     for node in model.graph:
-        _write(node.metadata_props, groups.get(node.name or "", ""))
-
-
-def _write(properties: MutableMapping[str, str], group: str) -> None:
-    properties.pop(GROUP, None)
-    if group:
-        properties[GROUP] = group
+        node.metadata_props.pop(GROUP, None)
+        if name := groups.get(node.name or ""):
+            node.metadata_props[GROUP] = name

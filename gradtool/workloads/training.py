@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -14,11 +13,12 @@ from gradtool.errors import UsageError
 from gradtool.gradients.driver import Backward, differentiate
 from gradtool.graph import branches
 from gradtool.graph.lora import Adapter
-from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, LOWER, STAGE, STATE
+from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
-from gradtool.graph.stages import INNER, ROLES, is_backward, stage, take_state, write_heads
+from gradtool.graph.stages import INNER, ROLES, is_backward, stage, take_state
+from gradtool.graph.training_info import TrainingInfo, record
 from gradtool.losses import attach as losses
 from gradtool.losses.settings import CLASS_WEIGHTS
 from gradtool.passes import train_mode as modes
@@ -187,9 +187,15 @@ def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
     names, trained = _publish(op, made, options)
     updates, said = _updated(op, options, trained) if updated else ({}, ())
     loss_name = chosen.value.name if chosen.value is not None else None
-    _write_metadata(model, loss_name, names, state | updates)
+    info, state = TrainingInfo.of(model), state | updates
+    replace(
+        info,
+        loss=loss_name or info.loss,
+        gradients=names,
+        state={**info.state, **state} if state else info.state,
+        heads=tuple(v.name or "" for v in cotangents.values()),
+    ).write(model)
     update_early(model)
-    write_heads(model, cotangents.values())
     _clear(model)
     if options.save_less:
         narrow_places(model, op)
@@ -278,7 +284,7 @@ def _adapt(
     """
     if asked.lora is None:
         return (), loss, cotangents
-    if LOWER in op.model.metadata_props:
+    if TrainingInfo.of(op.model).lower:
         raise UsageError("--lora: the model holds its gradients already; give the forward model")
     rank = Lora(asked.lora, asked.lora_target, asked.lora_alpha, asked.lora_seed)
     found = attach(op, rank, roles)
@@ -338,17 +344,6 @@ def _clear(model: ir.Model) -> None:
     prune(model)
     if trim(model):
         prune(model)
-
-
-def _write_metadata(
-    model: ir.Model, loss: str | None, gradients: dict[str, str], state: dict[str, str]
-) -> None:
-    if loss is not None:
-        model.metadata_props[LOSS] = loss
-    model.metadata_props[GRADIENTS] = json.dumps(gradients)
-    state = json.loads(model.metadata_props.get(STATE, "{}")) | state
-    if state:
-        model.metadata_props[STATE] = json.dumps(state)
 
 
 def _mark(nodes: Sequence[ir.Node], names: Names) -> None:
@@ -414,7 +409,7 @@ def _publish(
         op.graph.outputs.append(result)
         names[value.name or ""] = result.name
     if buffers:
-        op.model.metadata_props[BUFFERS] = json.dumps(inputs)
+        record(op.model, buffers=inputs)
     return names, trained
 
 

@@ -10,7 +10,7 @@ from kills import content, is_supported, result, states, visible
 from kits import net
 
 import gradtool as gt
-from gradtool.graph.lora import adapters_of
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.kit.write import write_kit
 from gradtool.workloads import lora_files
 
@@ -54,10 +54,10 @@ def test_no_adapter_is_new_beside_an_old_model(tmp_path, before):
         held = model.graph.initializers
         arrays = {
             name: np.full(held[name].shape.numpy(), rank, np.float32)
-            for each in adapters_of(model) for name in each.names
+            for each in TrainingInfo.of(model).lora for name in each.names
         }  # fmt: skip
         source = folder / "m.onnx"
-        lora_files.write(source, adapters_of(model), arrays, folder / names[0], force=True)
+        lora_files.write(source, TrainingInfo.of(model).lora, arrays, folder / names[0], force=True)
 
     write(1, before)
     action = partial(write, 2, work)

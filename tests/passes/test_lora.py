@@ -13,7 +13,7 @@ from kits import OPTIMIZERS, net
 
 import gradtool as gt
 from gradtool.errors import UsageError
-from gradtool.graph.lora import adapters_of
+from gradtool.graph.training_info import TrainingInfo
 
 MANY = settings(
     max_examples=trials(25), deadline=None, derandomize=True, database=None,
@@ -62,7 +62,7 @@ def test_adapters_change_nothing_at_first_and_have_the_gradients_of_differences(
     forward = gt.run(gt.load(content), batch)
     feeds = with_labels(training, batch, forward)
     found = gt.run(training, feeds)
-    names = [name for each in adapters_of(training.model) for name in each.names]
+    names = [name for each in TrainingInfo.of(training.model).lora for name in each.names]
 
     np.testing.assert_array_equal(found.outputs["y"], forward.outputs["y"])
     assert list(found.gradients) == names
@@ -105,7 +105,7 @@ def test_trained_merged_and_adapted_agree(tmp_path_factory, drawn, rank, alpha, 
         session.save(folder / "merged.onnx")
         (path, _), (adapter, _) = session.save_adapter(folder / "m.lora.onnx")
 
-    names = {name for each in adapters_of(training.model) for name in each.names}
+    names = {name for each in TrainingInfo.of(training.model).lora for name in each.names}
     assert {n for n in values if "lora" not in n} <= {"step"}
     assert training.updates.keys() == names
     near = {"rtol": 1e-4, "atol": 1e-5}
@@ -191,7 +191,7 @@ def test_the_usual_targets_are_all_that_can_have_one():
         w=np.ones((3, 4), np.float32),
     )  # fmt: skip
 
-    assert [each.weight for each in adapters_of(adapted(content).model)] == ["w"]
+    assert [each.weight for each in TrainingInfo.of(adapted(content).model).lora] == ["w"]
 
 
 def test_a_model_without_products_is_refused():

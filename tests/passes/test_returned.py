@@ -11,7 +11,7 @@ from hypothesis import given
 from random_graphs import assemble, recipes
 
 import gradtool as gt
-from gradtool.graph.metadata import STATE
+from gradtool.graph.training_info import TrainingInfo
 
 sys.path.append(str(Path(__file__).parents[1]))
 from test_random_graphs import ci
@@ -40,7 +40,7 @@ def test_gradients_are_those_of_a_step_that_returns_everything(recipe):
         for only in (False, True)
     ]
     both = [gt.run(graph, recipe.inputs, check_arena=True) for graph in graphs]
-    stays = {"loss", *json.loads(graphs[1].model.metadata_props.get(STATE, "{}")).values()}
+    stays = {"loss", *TrainingInfo.of(graphs[1].model).of_next}
 
     assert set(both[1].outputs) == stays
     assert set(both[0].outputs) == stays | {v.name for v in model.graph.outputs}

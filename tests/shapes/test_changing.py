@@ -1,7 +1,5 @@
 """Tensors that change from step to step: inference takes nothing from how they begin."""
 
-import json
-
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -9,7 +7,7 @@ from conftest import build
 
 import gradtool as gt
 from gradtool.emit.builder import Builder
-from gradtool.graph.metadata import STATE
+from gradtool.graph.training_info import record
 from gradtool.passes.new_state import zeros
 from gradtool.shapes import infer
 
@@ -25,7 +23,7 @@ def test_inference_reads_no_state(changes):
     seen, three = np.zeros(3, np.int64), np.array([1, 2, 3])
     model = gt.load(build(BODY, seen=seen, zero=np.array(0), three=three))
     if changes:
-        model.metadata_props[STATE] = json.dumps({"seen": "y"})
+        record(model, state={"seen": "y"})
     infer(model)
 
     place = next(v for node in model.graph for v in node.outputs if v.name == "place")

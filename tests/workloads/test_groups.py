@@ -14,7 +14,8 @@ from native_calls import FOUND, needs_library, threads
 import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.exec.run import execute, planned
-from gradtool.graph.metadata import GROUP, MIRROR, PLAN
+from gradtool.graph.metadata import GROUP, MIRROR
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.kernels.native.fused import GROUP as GROUPED
 from gradtool.native import SLOTS, library
 from gradtool.planning.recompute.policy import POLICIES
@@ -108,7 +109,9 @@ def test_a_clone_copies_a_whole_group():
         assert step.nodes[-1] == step.name
         assert len({nodes[name].metadata_props[GROUP] for name in step.nodes}) == 1
         assert all(nodes[name].metadata_props["gradtool.source"] for name in step.nodes)
-    assert model.metadata_props[GROUP] == json.loads(model.metadata_props[PLAN])["kernels"]
+    info = TrainingInfo.of(model)
+    assert info.plan is not None
+    assert info.kernels == info.plan["kernels"]
 
 
 def test_a_plan_for_numpy_forgets_groups():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import onnx_ir as ir
 import pytest
@@ -15,10 +14,10 @@ from staged import hoisted, saved_less, staged, training
 
 import gradtool as gt
 from gradtool.emit.builder import Builder
-from gradtool.graph.metadata import HEADS
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward
+from gradtool.graph.training_info import record
 from gradtool.passes.residuals import Sizes, residuals
 from gradtool.workloads.hoist import decide, move, move_back
 from gradtool.workloads.save_less import save_less
@@ -117,7 +116,7 @@ def test_a_constant_head_is_a_gradient_too():
 
 def test_a_graph_that_does_not_say_where_gradients_come_from_stays():
     model = training("m = Greater (a, b) dx = Where (m, g, x)")
-    del model.metadata_props[HEADS]
+    record(model, heads=None)
 
     assert not save_less(model)
 
@@ -187,7 +186,7 @@ def drawn(draw):
             known.append(op.ReduceSum(wide, keepdims=1))
     read = draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
     model.graph.outputs.append(_total(op, [g, *read]))
-    model.metadata_props[HEADS] = json.dumps(["g"])
+    record(model, heads=("g",))
     prune(model)
     return model
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,11 @@ from hypothesis import strategies as st
 
 import gradtool as gt
 from gradtool.errors import UsageError
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.schedule import Schedule
 from gradtool.workloads import strategies
 from gradtool.workloads.plans import (
-    PLAN,
     extra_flops,
     largest_batch,
     planned,
@@ -84,7 +83,7 @@ def test_a_written_plan_says_what_it_is():
     found = strategies.mirror(work)
     model = write(work, found)
 
-    assert json.loads(model.metadata_props[PLAN]) == {
+    assert TrainingInfo.of(model).plan == {
         "name": "mirror",
         "peak_bytes": found.plan.peak,
         "keep_bytes": work.kept.peak,
@@ -99,7 +98,7 @@ def test_sizes_given_on_loading_are_those_of_the_plan_too():
     work = workload(gt.grad(loaded).model)
     model = write(work, strategies.keep(work))
 
-    assert json.loads(model.metadata_props[PLAN])["dims"] == {"batch": 2}
+    assert TrainingInfo.of(model).plan["dims"] == {"batch": 2}
 
 
 def test_the_model_of_a_plan_leaves_sizes_open():

@@ -13,7 +13,7 @@ import gradtool as gt
 from gradtool import api
 from gradtool.errors import ModelError
 from gradtool.exec import verify
-from gradtool.io.training_info import initial_model
+from gradtool.io.training_algorithm import initial_model
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20, "ai.onnx.preview.training" : 1]>\n'
 W = np.random.default_rng(0).standard_normal((4, 1)).astype(np.float32)

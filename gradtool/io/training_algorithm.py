@@ -6,13 +6,12 @@ algorithm binds to an initializer is the value that this has in the next step.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import onnx
 
 from gradtool.errors import ModelError
-from gradtool.graph.metadata import STATE
+from gradtool.graph.training_info import TrainingInfo
 
 
 def to_step(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -41,8 +40,8 @@ def to_step(model: onnx.ModelProto) -> onnx.ModelProto:
     step.graph.output.extend(v for v in algorithm.output if v.name not in outputs)
     state = _state(step, info)
     _take(step, state)
-    if state:
-        step.metadata_props.add(key=STATE, value=json.dumps(state))
+    for key, text in TrainingInfo(state=state).texts().items() if state else ():
+        step.metadata_props.add(key=key, value=text)
     return step
 
 
