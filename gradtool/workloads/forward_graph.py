@@ -1,0 +1,185 @@
+"""A forward graph in training form, and its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
+from gradtool.errors import UsageError
+from gradtool.graph import branches
+from gradtool.graph.lora import Adapter
+from gradtool.graph.metadata import STAGE
+from gradtool.graph.names import Names
+from gradtool.graph.stages import ROLES
+from gradtool.graph.training_info import TrainingInfo
+from gradtool.losses import attach as losses
+from gradtool.losses.settings import CLASS_WEIGHTS
+from gradtool.passes import train_mode as modes
+from gradtool.passes.cotangents import cotangents_of
+from gradtool.passes.exporters import folded, renamed, untied
+from gradtool.passes.lift_initializers import lift_initializers
+from gradtool.passes.lora import Lora, attach
+from gradtool.passes.lower_ml import Lowered, lower_ml
+from gradtool.passes.lower_sequences import lower_sequences
+from gradtool.passes.lower_updates import lower_updates
+from gradtool.passes.merged import separate_statistics
+from gradtool.passes.parameters import Role, Roles, roles_of
+from gradtool.passes.returned import return_no_more
+from gradtool.passes.second_order import reopen
+from gradtool.passes.stop_gradients import Stopped, stop_gradients
+from gradtool.passes.straight_through import frozen, mark_scales, straight_through
+from gradtool.passes.training_forms import prepare
+from gradtool.passes.whole_windows import fit_windows
+from gradtool.shapes import infer
+from gradtool.workloads.grad_options import GradOptions
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A graph to differentiate: its builder, the roles of its leaves, values of no gradient.
+
+    `nodes` is how many there are before the loss, `said` lines for people.
+    """
+
+    op: Builder
+    roles: Roles
+    stopped: frozenset[ir.Value]
+    nodes: int
+    said: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The loss of a graph, and the gradients that the backward walk starts from.
+
+    `nodes` is how many the loss has, `adapted` how many adapters have.
+    """
+
+    loss: losses.Loss
+    cotangents: dict[ir.Value, ir.Value]
+    roles: Roles
+    adapters: tuple[Adapter, ...]
+    nodes: int
+    adapted: int
+    said: tuple[str, ...]
+
+
+def forward_of(model: ir.Model, options: GradOptions, *, again: bool) -> Forward:
+    """A model in training form, in place; `again` where it holds gradients already."""
+    op = _builder(model, options)
+    if not again:
+        separate_statistics(op)
+    stopped = Stopped() if again else stop_gradients(op)
+    roles, lowered = _classified(op, again=again)
+    nodes = len(model.graph)
+    _mark(list(model.graph), op.names)
+    said = (
+        *lowered,
+        *folded(model.graph),
+        *renamed(model.graph),
+        *untied(model.graph),
+        *frozen(model.graph),
+        *stopped.said,
+        *_into_training_form(op, train_mode=options.train_mode),
+    )
+    return Forward(op, roles, frozenset(stopped.values), nodes, said)
+
+
+def heads_of(forward: Forward, options: GradOptions) -> Heads:
+    """The loss attached to a graph, or an input for the gradient of each output.
+
+    Raises:
+        UsageError: a loss or an output that does not exist.
+    """
+    op, graph = forward.op, forward.op.model.graph
+    before, returned = len(graph), set(graph.outputs)
+    loss, cotangents = cotangents_of(
+        op, options.loss, options.labels, head_grads=options.head_grads, seed=options.loss_seed
+    )
+    roles = {v: Role.WEIGHING if CLASS_WEIGHTS in v.meta else r for v, r in forward.roles.items()}
+    return_no_more(op.model, returned if options.only_loss else (), loss.value)
+    said = (
+        *loss.warnings,
+        *[f"no loss found: using {loss.said}; name one with --loss"] * loss.loud,
+    )
+    nodes = len(graph) - before
+    adapters, loss, cotangents = _adapt(op, options, roles, loss, cotangents)
+    adapted = len(graph) - before - nodes
+    return Heads(loss, cotangents, roles, adapters, nodes, adapted, said)
+
+
+def _builder(model: ir.Model, options: GradOptions) -> Builder:
+    """What appends to a model, whose names are its own by then.
+
+    Parameters that are updated, or whose gradients are summed up, have masters of float32.
+    """
+    op = Builder(model, names=Names.of(model))
+    op.ste, op.on_node = options.ste, options.on_node
+    op.masters = options.grad_buffers or options.optimizer != "none"
+    lift_initializers(op)
+    branches.take(model, op.names)
+    return op
+
+
+def _classified(op: Builder, *, again: bool) -> tuple[Roles, Sequence[str]]:
+    """What initializers and inputs are, weights in attributes among them; what to say of those."""
+    graph = op.model.graph
+    mark_scales(graph)
+    roles = roles_of(graph, reopen(op.model) if again else _leaves(graph))
+    lowered = Lowered() if again else lower_ml(op)
+    roles |= roles_of(graph, lowered.weights)
+    op.model.meta[ROLES] = {
+        v.name or "": "not trained" if role is Role.PARAMETER else role.brief(v)
+        for v, role in roles.items()
+    }
+    return roles, lowered.said
+
+
+def _leaves(graph: ir.Graph) -> list[ir.Value]:
+    """Initializers and inputs, each once: an initializer may be an input too."""
+    return list(dict.fromkeys((*graph.initializers.values(), *graph.inputs)))
+
+
+def _mark(nodes: Sequence[ir.Node], names: Names) -> None:
+    """Give every node a name and the forward stage."""
+    for node in nodes:
+        node.name = node.name or names.fresh(node.op_type)
+        node.metadata_props.setdefault(STAGE, "forward")
+
+
+def _into_training_form(op: Builder, *, train_mode: modes.TrainMode) -> list[str]:
+    """Rewrite what cannot be differentiated as it stands; what people should hear about it."""
+    said = modes.train(op.model, op, train_mode) if train_mode else modes.in_inference(op.model)
+    prepare(op.model, op)
+    fit_windows(op)
+    lower_updates(op)
+    if lower_sequences(op):
+        infer(op.model)
+    straight_through(op.model, op)
+    return said
+
+
+def _adapt(
+    op: Builder, asked: GradOptions, roles: Roles, loss: losses.Loss,
+    cotangents: dict[ir.Value, ir.Value],
+) -> tuple[tuple[Adapter, ...], losses.Loss, dict[ir.Value, ir.Value]]:  # fmt: skip
+    """Adapters beside weights, if they are asked for; loss and cotangents as they are called now.
+
+    That comes after the loss was chosen: it is told by the products that outputs end in.
+    """
+    if asked.lora is None:
+        return (), loss, cotangents
+    if TrainingInfo.of(op.model).lower:
+        raise UsageError("--lora: the model holds its gradients already; give the forward model")
+    rank = Lora(asked.lora, asked.lora_target, asked.lora_alpha, asked.lora_seed)
+    found = attach(op, rank, roles)
+    now = {v: found.moved.get(v, v) for v in cotangents}
+    value = loss.value if loss.value is None else now.get(loss.value, loss.value)
+    return (
+        found.adapters,
+        replace(loss, value=value),
+        {now[v]: dy for v, dy in cotangents.items()},
+    )
