@@ -12,7 +12,7 @@ import hashlib
 import math
 import operator
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Collection, Iterable, MutableMapping
 from fractions import Fraction
 from typing import Any
 
@@ -76,6 +76,22 @@ def is_long(size: Dim) -> bool:
 def definition(symbol: str) -> ir.SymbolicDim | None:
     """The expression that a symbol is the name of; None of other symbols."""
     return _DEFINED.get(symbol)
+
+
+def follow(sizes: Iterable[Dim], given: Collection[str]) -> bool:
+    """Whether sizes are made of given symbols and numbers, by definitions where they have some."""
+    made, seen = list(sizes), set(given)
+    while made:
+        size = made.pop()
+        if isinstance(size, int):
+            continue
+        for name in size.free_symbols() - seen if size.value is not None else ("",):
+            of = definition(name)
+            if of is None:
+                return False
+            seen.add(name)
+            made.append(of)
+    return True
 
 
 def evaluated(

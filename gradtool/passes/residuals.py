@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -11,7 +11,7 @@ import onnx_ir as ir
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward
-from gradtool.graph.summarized import evaluated
+from gradtool.graph.summarized import evaluated, follow
 from gradtool.passes.layouts import is_layout, is_returned, storage
 
 ASSUMED = 8  # the size of a dimension that is open and that nobody gave a size
@@ -84,6 +84,12 @@ class Sizes:
         if value.shape is None or not is_tensor(value):
             return None
         return math.prod(self.size(d) for d in value.shape)
+
+    def are_given(self, values: Iterable[ir.Value]) -> bool:
+        """Whether all sizes of values follow from the given ones."""
+        shapes = [value.shape for value in values]
+        sizes = {size for shape in shapes if shape is not None for size in shape}
+        return None not in shapes and follow(sizes, self._dims)
 
     def size(self, dim: int | ir.SymbolicDim) -> int:
         """One size, as it is given or assumed."""

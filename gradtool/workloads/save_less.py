@@ -6,14 +6,18 @@ the sizes of the model or, where these are open, at those assumed: what would ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import onnx_ir as ir
 
 from gradtool.errors import GradtoolError
+from gradtool.graph import walk
+from gradtool.graph.predicates import is_float
 from gradtool.graph.reads import reads
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import symbols
 from gradtool.kernels.native import Kernels
 from gradtool.passes.layouts import storage
@@ -24,6 +28,7 @@ from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.packing import load_profile
 from gradtool.planning.plan import Plan
 from gradtool.program import Program
+from gradtool.program.kinds import KEPT_BYTES
 from gradtool.workloads.draft import Draft
 from gradtool.workloads.hoist import Decision, decide
 
@@ -34,13 +39,11 @@ ROUNDS = 8
 class Group:
     """Moves that only pay together: they release the same values.
 
-    `names` are nodes of the graph before, `values` what the moved nodes and bodies compute.  Sizes
-    are known before a step runs: where they are taken moves no byte of a plan.
+    `names` are nodes of the graph before, `values` what the moved nodes and bodies compute.
     """
 
     names: frozenset[str]
     values: frozenset[str]
-    is_of_sizes: bool
 
 
 def save_less(
@@ -74,7 +77,8 @@ def save_less(
         first = decide(model, sizes, may_move=may_move, may_open=may_open)
         if not first:
             break
-        weighed = not any_peak and (bool(first.opened) or not all(map(asks_sizes, first.moved)))
+        weightless = not first.opened and _are_of_sizes(model, first.moved, sizes)
+        weighed = not (any_peak or weightless)
         scale = scale or (Scale(model, dims) if weighed else None)
         draft = Draft(model, first.opened)
         groups, idle = _move(model, draft, first, sizes, may_move)
@@ -162,6 +166,32 @@ def _move(
     return groups, idle
 
 
+def _are_of_sizes(model: ir.Model, moved: Sequence[ir.Node], sizes: Sizes) -> bool:
+    """Whether moves take sizes and no more, or what follows of given ones is little.
+
+    Sizes are known before a step runs, and so is what is computed of them: a program holds it, and
+    where that is done moves no byte of a plan.
+    """
+    asking = [node for node in moved if asks_sizes(node)]
+    computing = [node for node in moved if not asks_sizes(node)]
+    known, changing = {v for node in asking for v in node.outputs}, TrainingInfo.of(model).changing
+    for node in computing:
+        others = [v for v in reads(node) if v not in known]
+        if walk.subgraphs(node) or not all(_is_integer(v, changing) for v in others):
+            return False
+        if any((sizes.bytes(v) or math.inf) > KEPT_BYTES for v in node.outputs):
+            return False
+        known.update(node.outputs)
+    return not computing or sizes.are_given(v for node in asking for v in reads(node))
+
+
+def _is_integer(value: ir.Value, changing: Collection[str]) -> bool:
+    """Whether a value is a constant that is no float: of floats some are trained."""
+    if value.is_graph_input() or value.name in changing:
+        return False
+    return value.is_initializer() and not is_float(value)
+
+
 def _makes_truth(node: ir.Node) -> bool:
     return all(v.dtype == ir.DataType.BOOL for v in node.outputs)
 
@@ -194,7 +224,6 @@ def _group(nodes: Sequence[ir.Node], bodies: Mapping[ir.Node, str]) -> Group:
     return Group(
         frozenset(bodies.get(n, n.name or "") for n in nodes),
         frozenset(v.name or "" for n in nodes for v in n.outputs),
-        all(map(asks_sizes, nodes)),
     )
 
 
