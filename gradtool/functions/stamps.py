@@ -23,6 +23,8 @@ from gradtool.shapes.memo import free_symbols
 
 Questions = tuple[Question, ...]
 _NUMBER = re.compile(r"_\d+")
+# So many sets of questions are kept of one call: those of open sizes name them, and never recur.
+_MOST_ASKED = 16
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Stamps:
             if told in stamps:
                 stamp = stamps[told]
                 return by() if stamp is None else self._put(stamp, given)
+        if len(known) == _MOST_ASKED:
+            return by()
         start = len(self._op.emitted)
         reads = Reads(self._op, given)
         with reads.of(node):

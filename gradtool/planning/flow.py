@@ -20,6 +20,7 @@ from gradtool.native import cuts, library
 _BITS = 30
 _LIMIT = 2**60
 _INFINITE = 2**62
+_NARROW = 2**16  # nodes that are sorted by their digits, in 16 bits
 _TOO_MUCH = "the capacities of a cut add up to 2^60 or more: no machine has as many bytes"
 _UNLIMITED = "the source reaches the sink over arcs without a limit"
 
@@ -61,53 +62,66 @@ class Network:
     """Nodes and arcs, of which least cuts are asked for several capacities."""
 
     def __init__(self, nodes: int, tails: Integers, heads: Integers) -> None:
-        self.nodes = nodes
-        keys = np.concatenate([tails * nodes + heads, heads * nodes + tails])
-        keys, places = np.unique(keys, return_inverse=True)
-        self._is_loop = keys // nodes == keys % nodes
-        self._place = places[: len(tails)]
-        self.keys = keys[~self._is_loop]
-        self.tails, self.heads = self.keys // nodes, self.keys % nodes
-        self.starts = np.searchsorted(self.tails, np.arange(nodes + 1)).astype(np.int32)
+        self.nodes, self._tails, self._heads = nodes, tails, heads
 
     def cut(self, capacities: Integers, source: int, sink: int) -> Cut:
         """The least cut; a capacity of -1 is more than any cut. Raises as `min_cut`."""
         known = capacities >= 0
         if int(np.sum(capacities[known], dtype=object)) >= _LIMIT:
             raise UsageError(_TOO_MUCH)
-        total = np.zeros(len(self._is_loop), dtype=np.int64)
-        np.add.at(total, self._place[known], capacities[known])
-        total[self._place[~known]] = _INFINITE
+        limits = np.where(known, capacities, _INFINITE)
         if library.is_available():
-            return self._native(total[~self._is_loop], source, sink)
-        residual = _Residual(self, total[~self._is_loop], source, sink)
+            return self._native(limits, source, sink)
+        residual = _Residual(self.nodes, self._tails, self._heads, limits, source, sink)
         value = residual.saturate()
         return Cut(value, residual.reached())
 
-    def _native(self, capacities: Integers, source: int, sink: int) -> Cut:
+    def _native(self, limits: Integers, source: int, sink: int) -> Cut:
         value = np.zeros(1, dtype=np.int64)
         side = np.zeros(self.nodes, dtype=bool)
         work = np.empty(cuts.WORDS * self.nodes, dtype=np.int64)
-        heads, starts, back = self._arcs
-        cuts.min_cut(heads, starts, back, capacities, value, work, side, source=source, sink=sink)()
+        heads, starts, back, places = self._arcs
+        left = np.zeros(len(heads), dtype=np.int64)
+        left[places] = limits
+        cuts.min_cut(heads, starts, back, left, value, work, side, source=source, sink=sink)()
         if value[0] < 0:
             raise ValueError(_UNLIMITED)
         return Cut(int(value[0]), side)
 
     @cached_property
-    def _arcs(self) -> tuple[Integers, Integers, Integers]:
-        """Heads, where the arcs of each tail begin, and the place of each arc's reverse."""
-        back = np.searchsorted(self.keys, self.heads * self.nodes + self.tails)
-        return np.ascontiguousarray(self.heads), self.starts.astype(np.int64), back
+    def _arcs(self) -> tuple[Integers, Integers, Integers, Integers]:
+        """Heads, where the arcs of each tail begin, the place of each arc's reverse; our places.
+
+        Every arc has a reverse of its own.
+        """
+        count, from_ = len(self._tails), np.concatenate([self._tails, self._heads])
+        narrow = from_.astype(np.uint16) if self.nodes <= _NARROW else from_
+        order = narrow.argsort(kind="stable")
+        starts = np.zeros(self.nodes + 1, dtype=np.int64)
+        np.cumsum(np.bincount(from_, minlength=self.nodes), out=starts[1:])
+        places = np.empty(2 * count, dtype=np.int64)
+        places[order] = np.arange(2 * count)
+        reverse = np.concatenate([places[count:], places[:count]])[order]
+        heads = np.concatenate([self._heads, self._tails])[order]
+        return heads, starts, reverse, places[:count]
 
 
 class _Residual:
     """What is left of the capacity of each arc between two nodes."""
 
-    def __init__(self, network: Network, capacities: Integers, source: int, sink: int) -> None:
-        self.nodes, self.source, self.sink = network.nodes, source, sink
-        self.keys, self.tails, self.heads = network.keys, network.tails, network.heads
-        self.starts, self.left = network.starts, capacities
+    def __init__(
+        self, nodes: int, tails: Integers, heads: Integers, limits: Integers, source: int, sink: int
+    ) -> None:
+        self.nodes, self.source, self.sink = nodes, source, sink
+        keys = np.concatenate([tails * nodes + heads, heads * nodes + tails])
+        keys, places = np.unique(keys, return_inverse=True)
+        left = np.zeros(len(keys), dtype=np.int64)
+        np.add.at(left, places[: len(tails)], np.where(limits < _INFINITE, limits, 0))
+        left[places[: len(tails)][limits == _INFINITE]] = _INFINITE
+        is_loop = keys // nodes == keys % nodes
+        self.keys, self.left = keys[~is_loop], left[~is_loop]
+        self.tails, self.heads = self.keys // nodes, self.keys % nodes
+        self.starts = np.searchsorted(self.tails, np.arange(nodes + 1)).astype(np.int32)
 
     def saturate(self) -> int:
         """Push a maximum flow and return its value."""

@@ -121,37 +121,36 @@ def _cut(graph: StepGraph, sides: Integers, touched: Mask) -> tuple[int, Mask]:
     """
     storage, reader = graph.pairs
     state, read_by = sides[graph.makers], sides[reader]
-    storages = len(graph.sizes)
-    late = graph.staying | (np.bincount(storage[read_by == WAITS], minlength=storages) > 0)
+    storages, is_free, run = len(graph.sizes), sides == FREE, sides == RUN
+    late = graph.staying.copy()
+    late[storage[read_by == WAITS]] = True
     counted = ~touched & (state != WAITS)
-    constant = counted & late & (state == RUN)
-    free = read_by == FREE
-    readers = np.bincount(storage[free], minlength=storages)
-    node = np.where(sides == FREE, 1 + np.cumsum(sides == FREE), sides == WAITS)
-    nodes = 2 + int((sides == FREE).sum())
-    total = int(graph.sizes[constant].sum())
-    run = sides == RUN
-    if nodes == 2:
+    total = int(graph.sizes[counted & late & (state == RUN)].sum())
+    count = int(np.count_nonzero(is_free))
+    if not count:
         return total, run
+    node = np.where(is_free, 1 + np.cumsum(is_free), sides == WAITS)
+    free = np.flatnonzero(read_by == FREE)
+    stored, readers = storage[free], node[reader[free]]
+    many = np.bincount(stored, minlength=storages)
     kill = np.flatnonzero(counted & late & (state == FREE))
-    open_ = counted & ~late & (readers > 0)
-    shared = np.flatnonzero(open_ & (readers > 1))
+    open_ = counted & ~late & (many > 0)
+    is_shared = open_ & (many > 1)
     target = np.zeros(storages, dtype=np.int64)
-    target[storage[free]] = node[reader[free]]
-    target[shared] = nodes + np.arange(len(shared))
+    target[stored] = readers
+    shared = int(np.count_nonzero(is_shared))
+    target[is_shared] = 2 + count + np.arange(shared)
     single = np.flatnonzero(open_)
-    fans = free & np.isin(storage, shared)
+    fans = is_shared[stored]
     earlier, later = graph.edges
-    inner = (sides[earlier] == FREE) & (sides[later] == FREE)
+    inner = np.flatnonzero(is_free[earlier] & is_free[later])
     makers = node[graph.makers]
-    never = np.full(int(fans.sum()) + int(inner.sum()), -1)
-    tails = np.concatenate(
-        [makers[kill], makers[single], target[storage[fans]], node[later[inner]]]
-    )
+    tails = np.concatenate([makers[kill], makers[single], target[stored[fans]], node[later[inner]]])
     heads = np.concatenate(
-        [np.ones_like(kill), target[single], node[reader[fans]], node[earlier[inner]]]
+        [np.ones_like(kill), target[single], readers[fans], node[earlier[inner]]]
     )
-    sizes = np.concatenate([graph.sizes[kill], graph.sizes[single], never])
-    cut = Network(nodes + len(shared), tails, heads).cut(sizes, 0, 1)
-    run = run | ((sides == FREE) & cut.source_side[node])
-    return total + cut.value, run
+    sizes = np.full(len(tails), -1)
+    sizes[: len(kill)] = graph.sizes[kill]
+    sizes[len(kill) : len(kill) + len(single)] = graph.sizes[single]
+    cut = Network(2 + count + shared, tails, heads).cut(sizes, 0, 1)
+    return total + cut.value, run | (is_free & cut.source_side[node])
