@@ -138,12 +138,13 @@ class _Orders:
     def _try(self, implied: Implied, asked: list[int]) -> bool:
         """Whether an order within the limit was found; the bound is above it if none can be."""
         graph, limit = implied.graph, implied.limit
+        backward, forward = Moves(graph, backward=True), Moves(graph, backward=False)
         for run in self._starts(graph, asked):
-            found = outwards(graph, run, limit, self.states // 4)
+            found = outwards(backward, forward, run, limit, self.states // 4)
             if found.path is not None:
                 break
         else:
-            found = from_start(graph, limit, self.states)
+            found = from_start(forward, limit, self.states)
             if found.exhausted:
                 self._raise(limit + 1)
         if found.path is not None:

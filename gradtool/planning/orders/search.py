@@ -19,7 +19,7 @@ import numpy as np
 
 from gradtool.planning.flow import Mask
 from gradtool.planning.orders.bounds import least_live
-from gradtool.planning.orders.graph import StepGraph, bits, mask
+from gradtool.planning.orders.graph import bits, mask
 from gradtool.planning.orders.moves import Moves, State, steps
 
 
@@ -118,22 +118,19 @@ class Search:
         return state
 
 
-def outwards(graph: StepGraph, run: Mask, limit: int, states: int) -> Found:
+def outwards(backward: Moves, forward: Moves, run: Mask, limit: int, states: int) -> Found:
     """An order within the limit that passes through the state in which some steps have run.
 
     If there is none through that state, there may still be others.
     """
-    backward = Moves(graph, backward=True)
     head = Search(backward, limit, states).run(backward.start(run), backward.ends()[1])
     if head.path is None:
         return head
-    forward = Moves(graph, backward=False)
     tail = Search(forward, limit, states).run(forward.start(run), forward.ends()[1])
     path = None if tail.path is None else (*reversed(head.path), *tail.path)
     return Found(path, tail.exhausted)
 
 
-def from_start(graph: StepGraph, limit: int, states: int) -> Found:
+def from_start(forward: Moves, limit: int, states: int) -> Found:
     """An order within the limit, or that there is none."""
-    moves = Moves(graph, backward=False)
-    return Search(moves, limit, states).run(*moves.ends())
+    return Search(forward, limit, states).run(*forward.ends())

@@ -65,7 +65,8 @@ def test_no_bound_is_above_the_best_order_and_proof_is_true(before):
 def test_a_search_finds_an_order_within_a_limit_exactly_if_there_is_one(before):
     graph = StepGraph(before)
     least = min(graph.peak(order) for order in every_order(graph))
-    fits, none = from_start(graph, least, 10_000), from_start(graph, least - 1, 10_000)
+    forward = Moves(graph, backward=False)
+    fits, none = from_start(forward, least, 10_000), from_start(forward, least - 1, 10_000)
 
     assert graph.peak(fits.path) == least
     assert none.path is None
@@ -214,10 +215,11 @@ def test_steps_that_draw_at_random_keep_their_order():
 
 def test_a_search_from_a_state_passes_through_it():
     graph = StepGraph(program(*BRANCHES, outputs="y", sizes=WIDE))
+    ways = Moves(graph, backward=True), Moves(graph, backward=False)
     run = np.array([False, True, False, True, False])
 
-    assert outwards(graph, run, 448, 100).path == (1, 3, 0, 2, 4)
-    assert outwards(graph, run, 447, 100).path is None
+    assert outwards(*ways, run, 448, 100).path == (1, 3, 0, 2, 4)
+    assert outwards(*ways, run, 447, 100).path is None
 
 
 def test_without_work_the_bound_is_still_right():
@@ -225,7 +227,7 @@ def test_without_work_the_bound_is_still_right():
     bound = order_bound(graph, [np.arange(5)], cuts=0)
 
     assert (bound.bytes, bound.complete) == (working_set(graph), False)
-    assert not from_start(graph, 447, 1).exhausted
+    assert not from_start(Moves(graph, backward=False), 447, 1).exhausted
 
 
 def test_a_program_without_steps_holds_what_is_always_alive():
