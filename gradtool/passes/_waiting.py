@@ -62,9 +62,13 @@ def _first(op: Builder, value: ir.Value) -> ir.Value:
     """The first element of a value, or nothing of one that is empty.
 
     The end is computed, so that no runtime takes the size of the result to be 1 whatever happens.
+    Where sizes are open nobody asks how many elements there are.
     """
-    end = op.Min(op.Size(value), [1])
-    return op.Cast(op.Slice(op.Reshape(value, [-1]), [0], end), to=FLOAT)
+    row: ir.Value | None = None
+    if value.shape is None or not value.shape.is_static():
+        row = ir.Value(type=value.type, shape=ir.Shape([op.context.new_symbolic_dim()]))
+    end = op.Min(op.Size(value), [1], like=row and op.constant([1]))
+    return op.Cast(op.Slice(op.Reshape(value, [-1], like=row), [0], end, like=row), to=FLOAT)
 
 
 def depths_of(graph: ir.Graph) -> dict[ir.Value, int]:
