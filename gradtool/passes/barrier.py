@@ -157,8 +157,8 @@ def _hold_clones(model: ir.Model, say: Callable[[str], object] | None) -> int:
             if awaited and passed:
                 with before(op, group[0], awaited):
                     zero = zero_of(op, awaited) if zero is None else zero
-                for value in passed:
-                    _set(op, group, value, zero, awaited)
+                for value, readers in passed.items():
+                    _set(op, readers, value, zero, awaited)
                 count, waited = count + 1, True
             else:
                 reason = NOTHING_BEFORE if passed else WEIGHTS
@@ -222,14 +222,18 @@ def _connected(clones: list[ir.Node]) -> list[list[ir.Node]]:
     return list(groups.values())
 
 
-def _passed(group: list[ir.Node]) -> list[ir.Value]:
-    """The tensors, other than weights, that a group reads and does not compute itself.
+def _passed(group: list[ir.Node]) -> dict[ir.Value, list[ir.Node]]:
+    """The tensors, other than weights, that a group reads and does not compute, and who reads each.
 
     The shape of a layout is none of them: what it lays out has waited.
     """
     own = {v for node in group for v in node.outputs}
-    read = dict.fromkeys(v for node in group if node.op_type not in LAYOUTS for v in reads(node))
-    return [v for v in read if v not in own and not _is_weight(v) and may_be_tensor(v)]
+    found: dict[ir.Value, list[ir.Node]] = {}
+    for node in group:
+        for value in dict.fromkeys(reads(node)) if node.op_type not in LAYOUTS else ():
+            if value not in own and not _is_weight(value) and may_be_tensor(value):
+                found.setdefault(value, []).append(node)
+    return found
 
 
 def _is_weight(value: ir.Value) -> bool:
@@ -259,10 +263,13 @@ def _awaited(
 
 
 def _set(
-    op: Builder, group: list[ir.Node], value: ir.Value, zero: ir.Value, awaited: Sequence[ir.Value]
+    op: Builder,
+    readers: Sequence[ir.Node],
+    value: ir.Value,
+    zero: ir.Value,
+    awaited: Sequence[ir.Value],
 ) -> None:
-    """Let a group of clones read a value through a barrier."""
-    readers = [n for n in group if n.op_type not in LAYOUTS and value in reads(n)]
+    """Let clones read a value through a barrier."""
     with before(op, readers[0], awaited):
         same = passing(op, value, zero)
     members = {n for node in readers for n in (node, *inner_nodes(node))}
