@@ -22,6 +22,8 @@ from gradtool.planning.orders.bounds import least_live
 from gradtool.planning.orders.graph import bits, mask
 from gradtool.planning.orders.moves import Moves, State, steps
 
+_FEW = 16  # moves from a state: one of more counts as several, as each of them is weighed
+
 
 @dataclass(frozen=True)
 class Found:
@@ -32,7 +34,7 @@ class Found:
 
 
 class Search:
-    """A search of moves within a limit (bytes), over at most so many states."""
+    """A search of moves within a limit (bytes), over at most so many states of few moves."""
 
     def __init__(self, moves: Moves, limit: int, states: int) -> None:
         self.moves, self.limit, self.left = moves, limit, states
@@ -57,7 +59,7 @@ class Search:
         """
         waiting = list(state.ready)
         fresh = set(waiting if ready is None else ready.intersection(waiting))
-        while waiting:
+        while waiting and fresh:
             step = waiting.pop()
             if step not in fresh:
                 continue
@@ -95,7 +97,7 @@ class Search:
                 seen |= {bare.run, after.run}
                 if known:
                     continue
-                self.left -= 1
+                self.left -= 1 + len(after.ready) // _FEW
                 if after.live <= start.live or after.run == goal:
                     return after
                 moved = (after.run ^ start.run).bit_count()
