@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from gradtool.planning.schedule import Schedule
+from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 
 
@@ -20,9 +21,10 @@ def late(program: Program, again: Mapping[int, str], held: Collection[int] = ())
     made: set[int] = set()
     order: list[int] = []
     suffixes: list[str] = []
+    reads = Simulator.of(program).reads
     for index, step in enumerate(program.steps):
-        if step.stage != "forward":
-            for clone in _needed(program, index, producer, made):
+        if step.stage != "forward" and not producer.keys().isdisjoint(reads[index]):
+            for clone in _needed(reads, index, producer, made):
                 order.append(clone)
                 suffixes.append(again[clone])
         order.append(index)
@@ -31,7 +33,7 @@ def late(program: Program, again: Mapping[int, str], held: Collection[int] = ())
 
 
 def _needed(
-    program: Program, reader: int, producer: Mapping[int, int], made: set[int]
+    reads: Sequence[Sequence[int]], reader: int, producer: Mapping[int, int], made: set[int]
 ) -> list[int]:
     """The clones to make before `reader`, each after those that it reads; they join `made`."""
     found: list[int] = []
@@ -46,7 +48,6 @@ def _needed(
                 continue
             made.add(step)
             waiting.append((step, True))
-        reads = dict.fromkeys(program.storage(v) for v in program.steps[step].reads)
-        sources = dict.fromkeys(producer[r] for r in reads if r in producer)
+        sources = dict.fromkeys(producer[r] for r in reads[step] if r in producer)
         waiting.extend((s, False) for s in reversed(sources) if s not in made)
     return found

@@ -128,12 +128,13 @@ def segment_of(program: Program, ends: Sequence[int]) -> dict[int, int]:
 def held_values(program: Program, segment: dict[int, int]) -> set[int]:
     """The storages written in segments that a forward step outside of their segment reads."""
     makers = {v: s for s in segment for v in program.steps[s].writes}
-    held = set()
-    for index, step in enumerate(program.steps):
-        if step.stage == "forward":
-            roots = {program.storage(v) for v in step.reads}
-            held |= {r for r in roots if r in makers and segment[makers[r]] != segment.get(index)}
-    return held
+    reads = Simulator.of(program).reads
+    return {
+        root
+        for index, step in enumerate(program.steps) if step.stage == "forward"
+        for root in reads[index]
+        if root in makers and segment[makers[root]] != segment.get(index)
+    }  # fmt: skip
 
 
 def _forward_value(program: Program, makers: dict[int, int], name: str) -> int:
