@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import onnx_ir as ir
 
@@ -16,14 +17,26 @@ GAPLESS = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 STRIDED = ("Slice", "Split", "Transpose")
 
 
-def storage(model: ir.Model, value: ir.Value) -> ir.Value:
-    """The value whose bytes a value is made of: itself, unless it is only a layout of another."""
-    node = value.producer()
-    while node is not None and is_layout(model, node):
-        assert node.inputs[0] is not None  # noqa: S101 - a layout is one of something
-        value = node.inputs[0]
-        node = value.producer()
-    return value
+def storages(model: ir.Model) -> Callable[[ir.Value], ir.Value]:
+    """What finds the value whose bytes one is made of: itself, unless it only lays another out.
+
+    What is found is kept: it holds while the model stays as it is.
+    """
+    known: dict[ir.Value, ir.Value] = {}
+
+    def storage(value: ir.Value) -> ir.Value:
+        layouts = [value]
+        while (last := layouts[-1]) not in known:
+            node = last.producer()
+            if node is None or not is_layout(model, node):
+                known[last] = last
+            else:
+                assert node.inputs[0] is not None  # noqa: S101 - a layout is one of something
+                layouts.append(node.inputs[0])
+        known.update(dict.fromkeys(layouts, known[last]))
+        return known[last]
+
+    return storage
 
 
 def is_layout(model: ir.Model, node: ir.Node) -> bool:

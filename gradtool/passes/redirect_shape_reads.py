@@ -9,7 +9,7 @@ import onnx_ir as ir
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward
-from gradtool.passes.layouts import storage
+from gradtool.passes.layouts import storages
 from gradtool.passes.masks import choice_of
 
 Dims = tuple[int | str, ...]
@@ -28,11 +28,11 @@ def redirect_shape_reads(model: ir.Model) -> int:
     place = {node: index for index, node in enumerate(nodes)}
     last = _last_reads(nodes)
     where = _index(last, set(asking.values()))
-    kept = {storage(model, v) for v in last}
+    kept = {*map(storages(model), last)}
     count = 0
     for node, asked in asking.items():
         (value,) = node.inputs
-        if value is None or storage(model, value) in kept or not _is_saved(value):
+        if value is None or storages(model)(value) in kept or not _is_saved(value):
             continue
         for other, first in where.get(asked, ()):
             if other.producer() is None or last[other] > place[node]:

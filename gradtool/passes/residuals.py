@@ -12,7 +12,7 @@ from gradtool.graph.predicates import is_tensor
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward
 from gradtool.graph.summarized import evaluated, follow
-from gradtool.passes.layouts import is_layout, is_returned, storage
+from gradtool.passes.layouts import is_layout, is_returned, storages
 
 ASSUMED = 8  # the size of a dimension that is open and that nobody gave a size
 
@@ -37,9 +37,9 @@ def residuals(model: ir.Model, dims: Mapping[str, int] | None = None) -> Residua
     Inputs, parameters and constants are always there and do not cross.  Open sizes are those of
     `dims`, else `ASSUMED`.
     """
-    sizes = Sizes(dims)
+    sizes, storage = Sizes(dims), storages(model)
     read = (
-        storage(model, v)
+        storage(v)
         for node in model.graph
         if is_backward(node) and not is_layout(model, node)
         for v in reads(node)

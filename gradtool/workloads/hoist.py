@@ -17,9 +17,9 @@ import onnx_ir as ir
 
 from gradtool.graph.metadata import HOISTED, STAGE
 from gradtool.graph.randomness import draws
-from gradtool.graph.reads import reads
+from gradtool.graph.reads import captured, reads
 from gradtool.graph.stages import cotangents, is_backward, is_hoisted, stage
-from gradtool.passes.layouts import is_layout, storage
+from gradtool.passes.layouts import is_layout, storages
 from gradtool.passes.masks import choice_bytes, choice_of, choice_reads
 from gradtool.passes.residuals import Sizes, is_forward_result
 from gradtool.planning.flow import min_cut
@@ -98,7 +98,8 @@ class _Network:
     ) -> None:
         self.model, self.sizes, self.free = model, sizes, free
         movable = (*free, *choosing)
-        self.touched = {storage(model, v) for node in movable for v in reads(node)}
+        self.storage = storages(model)
+        self.touched = {self.storage(v) for node in movable for v in reads(node)}
         self.movers: dict[ir.Node, int] = {}
         self.values: dict[ir.Value, int] = {}
         self.arcs: list[tuple[int, int, int | None]] = []
@@ -166,7 +167,7 @@ class _Network:
 
     def _read(self, reader: int, values: Iterable[ir.Value]) -> None:
         """A reader that stays keeps what its inputs are made of."""
-        for value in dict.fromkeys(storage(self.model, v) for v in values):
+        for value in dict.fromkeys(map(self.storage, values)):
             if value in self.values or self._is_saved(value):
                 self.arcs.append((self._value(value), reader, None))
 
@@ -228,4 +229,6 @@ def move_back(model: ir.Model) -> None:
 
 def _first_reader(graph: ir.Graph, node: ir.Node) -> ir.Node:
     outputs = set(node.outputs)
-    return next(reader for reader in graph if any(v in outputs for v in reads(reader)))
+    users = {use.node for v in outputs for use in v.uses()}
+    inside = any(user.graph is not graph for user in users)
+    return next(n for n in graph if n in users or (inside and not outputs.isdisjoint(captured(n))))

@@ -20,7 +20,7 @@ from gradtool.graph.reads import reads
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import symbols
 from gradtool.kernels.native import Kernels
-from gradtool.passes.layouts import storage
+from gradtool.passes.layouts import storages
 from gradtool.passes.redirect_shape_reads import asks_sizes, redirect_shape_reads
 from gradtool.passes.residuals import ASSUMED, Sizes, is_forward_result
 from gradtool.planning.liveness import lifetimes
@@ -201,7 +201,7 @@ def _groups(
 ) -> list[Group]:
     """The moves, those together that touch a value of forward or of each other."""
     leaders: dict[object, object] = {}
-    moves = set(moved)
+    moves, storage = set(moved), storages(model)
 
     def leader(item: object) -> object:
         while leaders.setdefault(item, item) != item:
@@ -209,7 +209,7 @@ def _groups(
         return item
 
     for node in moved:
-        touched = [storage(model, v) for v in reads(node)]
+        touched = [storage(v) for v in reads(node)]
         touched = [v for v in touched if is_forward_result(v) or v.producer() in moves]
         name = bodies.get(node, node.name)
         for item in (*touched, *node.outputs):
