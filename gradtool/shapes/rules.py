@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -118,6 +119,16 @@ def _concat(library: Any, ctx: Any, node: ir.Node) -> None:
             apart = isinstance(size, int) and isinstance(other, int) and size != other
             if index != axis % rank and apart:
                 ctx.record_error(node, f"shapes {known[0]} and {shape} cannot be joined")
+
+
+def _reshape(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's divides by 1 where all axes become one, which takes long of open sizes."""
+    x, y = node.inputs[0], node.outputs[0]
+    known = _known(ctx, x)
+    if x is None or x.shape is None or known is not None or _known(ctx, node.inputs[1]) != [-1]:
+        library(ctx, node)
+    else:
+        ctx.set_shape_and_dtype(y, ir.Shape([math.prod(x.shape)]), x.dtype)
 
 
 def _split(library: Any, ctx: Any, node: ir.Node) -> None:
@@ -368,6 +379,7 @@ RULES = {
     ("MaxUnpool", 9): _max_unpool,
     ("Cast", 6): _truth,
     ("NonZero", 9): _non_zero,
+    ("Reshape", 5): _reshape,
     ("Not", 1): _truth,
     ("Split", 2): _split,
     ("Squeeze", 1): _squeeze,
