@@ -18,6 +18,7 @@ from gradtool.planning.recompute.segment_search import best_segments, sqrt_segme
 from gradtool.planning.recompute.segments import Segmented, checkpointed, crossing_line
 from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
+from gradtool.text.units import format_bytes
 from gradtool.text.words import count
 from gradtool.workloads.groups import decided, require_written
 from gradtool.workloads.loops import loops_of, taken
@@ -35,8 +36,10 @@ def keep(work: Workload) -> Planned:
 def reorder(work: Workload) -> Planned:
     """Keep everything, in the order of least peak that is found."""
     found = work.ordered
-    detail = f"order: {found.how}"
-    return no_worse(work, planned(work, REORDER, Schedule.of(found.order), details=[detail]))
+    least = f"proven: no order without recompute fits in less than {format_bytes(found.bound)}"
+    notes, detail = [] if found.proven else [least], f"order: {found.how}"
+    schedule = Schedule.of(found.order)
+    return no_worse(work, planned(work, REORDER, schedule, notes=notes, details=[detail]))
 
 
 def mirror(

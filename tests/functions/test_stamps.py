@@ -12,9 +12,11 @@ from conftest import trials
 from graphs import parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from many_sizes import made
 from random_graphs import Recipe, assemble, recipes
 
 import gradtool as gt
+from gradtool.emit.reads import Reads
 from gradtool.functions import stamps
 from gradtool.functions.calls import inline
 
@@ -117,3 +119,18 @@ def test_two_that_differ_in_a_known_size_are_the_same(name, widths, shared, batc
 
     onnx.checker.check_model(onnx.load_from_string(stamped), full_check=True)
     assert stamped == emitted
+
+
+def test_few_emissions_are_recorded_where_each_asks_for_a_size_of_its_own(monkeypatch):
+    """Each gradient of a Concat asks where the size of its input stands."""
+    recorded = []
+
+    class Counted(Reads):
+        def of(self, node):
+            recorded.append(node.op_type)
+            return super().of(node)
+
+    monkeypatch.setattr(stamps, "Reads", Counted)
+    gt.grad(gt.load(made("chain", 60)))
+
+    assert 0 < recorded.count("Concat") < 30

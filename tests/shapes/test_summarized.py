@@ -16,7 +16,7 @@ from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.graph.deciding import is_inferred
 from gradtool.graph.limits import Limits
-from gradtool.graph.summarized import LONGEST, MOST_SYMBOLS, evaluated, summarized
+from gradtool.graph.summarized import LONGEST, MOST_SYMBOLS, evaluated, follow, summarized
 
 N = 11
 
@@ -125,3 +125,13 @@ def test_more_open_sizes_than_the_limit_are_refused_by_name(tmp_path) -> None:
     with pytest.raises(ModelError, match=said):
         io.load(str(file), limits=Limits(symbols=10))
     io.load(str(file), limits=Limits(symbols=10), dims={"n4": 2})
+
+
+def test_a_size_follows_from_the_symbols_that_its_name_stands_for() -> None:
+    size = summarized(total(MOST_SYMBOLS + 1)) + ir.SymbolicDim("m")
+    given = {f"n{i}" for i in range(MOST_SYMBOLS + 1)}
+
+    assert follow([size, 3], {*given, "m"})
+    assert not follow([size], given)
+    assert not follow([size], {*given - {"n2"}, "m"})
+    assert not follow([ir.SymbolicDim(None)], given)

@@ -9,13 +9,17 @@ import pytest
 from conftest import trials
 from graphs import floats, lines, parse
 from hypothesis import given, settings
+from many_sizes import made
 from random_graphs import Recipe, assemble, recipes
 from staged import hoisted, saved_less, staged
 
 import gradtool as gt
 from gradtool.exec.feeds import sizes
+from gradtool.graph.stages import is_hoisted
+from gradtool.io import symbols
 from gradtool.passes.residuals import residuals
 from gradtool.program.bound import bound
+from gradtool.workloads import save_less as saving
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "samples").glob("*.onnx"))
 
@@ -114,3 +118,27 @@ def test_a_file_keeps_what_moved_and_the_peak(tmp_path):
     expected = gt.run(made, feeds).gradients
     for name, array in gt.run(loaded, feeds).gradients.items():
         np.testing.assert_array_equal(array, expected[name])
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("kind", ["chain", "pooled", "added", "several"])
+def test_moves_of_sizes_alone_move_no_byte_and_are_not_weighed(kind, monkeypatch):
+    graph = gt.load(made(kind, 8))
+    weighed = saving.Scale(gt.grad(graph, save_less=False).model, dict.fromkeys(symbols(graph), 3))
+    monkeypatch.setattr(saving, "Scale", None)
+    less = gt.grad(graph).model
+
+    assert {n.op_type for n in less.graph if is_hoisted(n)} > {"Shape"}
+    assert weighed.heavier(less) is None
+
+
+def test_moves_of_sizes_that_only_data_tells_are_weighed(monkeypatch):
+    text = """g (float[N, 4] x, float[N, 4] g) => (y, dx) {
+        i = NonZero (x) t = Transpose (i) c = Cast <to = 1> (t) e = ReduceSum (c) y = Add (x, e)
+        s = Shape (t) p = ReduceProd <keepdims = 0> (s) f = Cast <to = 1> (p) dx = Mul (g, f)
+    }"""
+    model = staged(text, "i t c e y")
+    monkeypatch.setattr(saving, "Scale", None)
+
+    with pytest.raises(TypeError):
+        saved_less(model)

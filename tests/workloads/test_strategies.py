@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -120,3 +121,14 @@ def test_a_name_that_matches_nothing_is_refused(work):
     ):
         with pytest.raises(UsageError, match="zz"):
             wrong(work)
+
+
+def test_an_order_that_may_not_be_the_best_says_how_much_less_another_may_take(work):
+    found = strategies.reorder(work)
+    vars(work)["ordered"] = replace(work.ordered, bound=work.ordered.peak - 64)
+    said = strategies.reorder(work).notes
+    vars(work).pop("ordered")
+
+    assert not found.notes
+    assert len(said) == 1
+    assert said[0].startswith("proven: no order without recompute fits in less than ")

@@ -244,3 +244,14 @@ def test_the_same_program_gives_the_same_order(count):
     before = program_of(nodes, edges)
 
     assert best_order(before) == best_order(before)
+
+
+def test_a_state_of_many_moves_counts_as_several():
+    """Once a is there, forty steps may move, and thirty-nine after each of these: three each."""
+    text = ["a = Exp x", *(f"b{i} = Exp a" for i in range(40))]
+    names = " ".join(f"b{i}" for i in range(40))
+    moves = Moves(StepGraph(program(*text, outputs=names)), backward=False)
+    search = Search(moves, 64 * 64, 100)
+
+    assert search.run(*moves.ends()).path is None
+    assert search.left == 100 - 3 - 40 * 3
