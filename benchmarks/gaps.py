@@ -22,8 +22,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import instances
+
 import gradtool as gt
-from gradtool.planning import instances
 from gradtool.planning.ladder.ladder import Ladder
 from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.orders.best import best_order

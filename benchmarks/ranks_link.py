@@ -31,9 +31,9 @@ import numpy as np
 import onnx_ir as ir
 
 import gradtool as gt
-from gradtool.costs.links import Link, parse_rate
 from gradtool.ranks.launch import starter
 from gradtool.ranks.mpi import Ranks
+from gradtool.training.links import Link, parse_rate
 from gradtool.training.reduction import Reducer
 from gradtool.training.watching import Watcher
 

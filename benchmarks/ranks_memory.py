@@ -25,11 +25,11 @@ import onnx_ir as ir
 from state_bytes import TOKENS, WORDS, gpt2
 
 import gradtool as gt
-from gradtool.costs.links import Link
 from gradtool.ranks.launch import starter
 from gradtool.ranks.mpi import Ranks
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import RankLayout, layout
+from gradtool.training.links import Link
 from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
 from gradtool.training.stage_layouts import StageLayout, pipeline

@@ -32,7 +32,7 @@ from resize_checks import Stock, jacobian, near  # noqa: E402
 
 import gradtool as gt  # noqa: E402
 from gradtool import io as files  # noqa: E402
-from gradtool.functions.calls import inline  # noqa: E402
+from gradtool.ops.composites.calls import inline  # noqa: E402
 
 MODES = {
     3: ["nearest", "nearest-exact", "linear"],

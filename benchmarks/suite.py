@@ -16,7 +16,7 @@ from suite_gradients import agreement, differentiated, is_float, runner
 from suite_models import Arrays, Test, prepared, tests
 
 from gradtool.errors import NotDifferentiable
-from gradtool.functions.calls import inline
+from gradtool.ops.composites.calls import inline
 from gradtool.shapes.inference import register_shapes
 
 NEWEST_OF_ONNXRUNTIME = 26

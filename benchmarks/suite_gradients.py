@@ -14,7 +14,7 @@ from gradtool.emit.builder import Builder
 from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
-from gradtool.gradients.driver import differentiate
+from gradtool.ops.driver import differentiate
 from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.widen import NARROW, WIDE, widen

@@ -13,8 +13,8 @@ import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
 from gradtool import io, shapes
-from gradtool import kernels as kernel
 from gradtool.io.definitions import expand_definitions
+from gradtool.ops import kernels as kernel
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE}

@@ -63,12 +63,12 @@ if TYPE_CHECKING:
         split,
         verify,
     )
-    from gradtool.gradients import gradient
     from gradtool.graph.composites import composite
-    from gradtool.kernels import kernel
     from gradtool.kit.merge import merge_kit
     from gradtool.kit.write import write_kit
     from gradtool.losses.kinds import loss
+    from gradtool.ops.gradients import gradient
+    from gradtool.ops.kernels import kernel
     from gradtool.reports.shown import Compared, Explained, Frontier, Report
     from gradtool.session import Session
     from gradtool.shapes.inference import shape
@@ -95,11 +95,11 @@ _HOMES = dict.fromkeys(
     "History": "gradtool.training.history",
     "Session": "gradtool.session",
     "Trainer": "gradtool.training.trainer",
-    "kernel": "gradtool.kernels",
+    "kernel": "gradtool.ops.kernels",
     "merge_kit": "gradtool.kit.merge",
     "write_kit": "gradtool.kit.write",
     "composite": "gradtool.graph.composites",
-    "gradient": "gradtool.gradients",
+    "gradient": "gradtool.ops.gradients",
     "loss": "gradtool.losses.kinds",
     "shape": "gradtool.shapes.inference",
 }
@@ -108,7 +108,7 @@ _HOMES = dict.fromkeys(
 # Who plays which role for the rooms below.
 provide("bodies", "gradtool.exec.bodies")
 provide("evaluate", "gradtool.exec.ahead:evaluate")
-provide("rules", "gradtool.gradients:rules")
+provide("rules", "gradtool.ops.gradients:rules")
 provide("timing", "gradtool.exec.timing:at_random")
 
 

@@ -31,8 +31,8 @@ from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
 from gradtool.graph.counted import numbers_of
 from gradtool.graph.stages import require_no_updates
-from gradtool.kernels.allowance import limited
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
+from gradtool.ops.shared.runtime_limits import limited
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
 from gradtool.passes.split import split as split_model

@@ -21,13 +21,13 @@ import onnx_ir as ir
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from gradtool import io, shapes
-from gradtool import kernels as registry
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.exec.binding import Bindings
 from gradtool.exec.device import Device
 from gradtool.exec.store import Store
 from gradtool.io.definitions import expand_definitions
+from gradtool.ops import kernels as registry
 from gradtool.passes.lower_contrib import lower_contrib
 from gradtool.passes.lower_gradient import lower_gradients
 from gradtool.planning.no_recompute import no_recompute

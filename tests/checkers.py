@@ -10,15 +10,15 @@ import onnx_ir as ir
 from cases import Case, Floats
 
 from gradtool import io
-from gradtool import kernels as registry
 from gradtool.emit.builder import Builder
 from gradtool.exec.dynamic import _infer
-from gradtool.functions.calls import expand, inline
-from gradtool.gradients.driver import differentiate
 from gradtool.graph.attributes import arguments, attribute
 from gradtool.graph.families import full_name, split_name
 from gradtool.graph.specs import Spec
-from gradtool.kernels.call import call, spec_of
+from gradtool.ops import kernels as registry
+from gradtool.ops.composites.calls import expand, inline
+from gradtool.ops.driver import differentiate
+from gradtool.ops.shared.call import call, spec_of
 from gradtool.program import Step
 from gradtool.program.flatten import _Flat
 

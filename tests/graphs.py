@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool import shapes
-from gradtool.functions.calls import inline
+from gradtool.ops.composites.calls import inline
 from gradtool.shapes.inference import register_shapes
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20, "test" : 1]>\n'

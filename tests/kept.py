@@ -19,10 +19,10 @@ from cases import Case, Floats
 from checkers import build
 
 from gradtool.emit.builder import Builder
-from gradtool.gradients.driver import differentiate
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.families import FAMILIES, full_name, split_name
 from gradtool.graph.reads import reads
+from gradtool.ops.driver import differentiate
 from gradtool.reports.facts import KEPT
 
 _SHAPES = ("Shape", "Size")

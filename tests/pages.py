@@ -9,13 +9,13 @@ import onnx_ir as ir
 from conftest import TINY, build, tiny_weights
 
 from gradtool import api, shapes
-from gradtool.costs.roofline import Reach
 from gradtool.graph.specs import Spec
 from gradtool.planning.pipeline import Pace, timeline
 from gradtool.planning.plan import Buffer, Plan
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.search.proof import Proof
 from gradtool.program import Program, Step, Value
+from gradtool.program.roofline import Reach
 from gradtool.reports.html import html_page
 from gradtool.reports.learning import Run
 from gradtool.reports.learning_page import learning_page

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from gradtool import kernels as kernel
 from gradtool.graph.specs import Spec, contiguous
+from gradtool.ops import kernels as kernel
 from gradtool.program import Program, Step, Value, View
 from gradtool.program.overwriting import overwriting
 

@@ -14,11 +14,11 @@ import numpy as np
 import onnx_ir as ir
 from hypothesis import strategies as st
 
-from gradtool import kernels as registry
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments, attribute
 from gradtool.graph.specs import Spec
-from gradtool.kernels.call import call
+from gradtool.ops import kernels as registry
+from gradtool.ops.shared.call import call
 
 OPSET = 23
 KINK = 2e-3  # no element is nearer to a point where a derivative jumps

@@ -15,7 +15,7 @@ from resizes import Resizing, model_of
 
 import gradtool as gt
 from gradtool import io
-from gradtool.functions.calls import expand, inline
+from gradtool.ops.composites.calls import expand, inline
 
 Array = np.ndarray[Any, Any]
 TOLERANCE = 2e-5

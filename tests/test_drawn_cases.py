@@ -11,7 +11,7 @@ from drawn import every
 from drawn.case import DRAWERS, draw
 from drawn.judge import judge
 
-from gradtool import gradients
+from gradtool.ops import gradients
 
 pytest.importorskip("onnxruntime")
 OPERATORS = sorted(DRAWERS)

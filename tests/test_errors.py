@@ -7,7 +7,7 @@ import pytest
 
 from gradtool import errors
 from gradtool.errors import GradtoolError, InvalidResult, OverBudget, UnsupportedGradient
-from gradtool.gradients.driver import Offender, Offenders
+from gradtool.ops.driver import Offender, Offenders
 
 MADE = {
     InvalidResult: InvalidResult("the checker", "node n has no input"),

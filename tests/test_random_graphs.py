@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from random_graphs import Recipe, assemble, recipes
 
 import gradtool as gt
-from gradtool.functions.calls import inline
+from gradtool.ops.composites.calls import inline
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 EVERYTHING = {

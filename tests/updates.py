@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool.exec import feeds
-from gradtool.functions.calls import inline
+from gradtool.ops.composites.calls import inline
 from gradtool.shapes import infer
 from gradtool.shapes.inference import register_shapes
 

@@ -41,7 +41,7 @@ def verified(training: gt.TrainingGraph, feeds: dict[str, np.ndarray]) -> gt.Res
 
 
 def _reread(training: gt.TrainingGraph) -> ir.Model:
-    from gradtool.functions.calls import inline
+    from gradtool.ops.composites.calls import inline
 
     model = training.model.clone()
     inline(model)

@@ -17,7 +17,7 @@ from gradtool.text.words import suggest
 from gradtool.workloads.names import kernels_of
 
 if TYPE_CHECKING:
-    from gradtool.kernels.native import Kernels
+    from gradtool.ops.native import Kernels
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._=,-]+\])?")

@@ -104,7 +104,7 @@ def _measured(work: Workload, found: Planned) -> dict[str, int | None]:
     """What a step takes that runs where its kernels do, with inputs drawn at random."""
     from gradtool.exec import inputs
     from gradtool.exec.run import execute, home
-    from gradtool.kernels.allowance import limited
+    from gradtool.ops.shared.runtime_limits import limited
     from gradtool.workloads.plans import write
     from gradtool.workloads.run_options import RunOptions
 

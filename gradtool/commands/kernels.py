@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
-    from gradtool.kernels.native import Kernels
+    from gradtool.ops.native import Kernels
 
 
 def available(reporter: Reporter, asked: Kernels) -> Kernels:

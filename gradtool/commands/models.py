@@ -112,7 +112,7 @@ def beside(loaded: ir.Model, options: GradOptions) -> tuple[GradOptions, str]:
 
 def differentiate(reporter: Reporter, model: ir.Model, options: GradOptions) -> TrainingGraph:
     """The training graph that options ask for; operators in its way are shown as a table."""
-    from gradtool.gradients.driver import Offenders
+    from gradtool.ops.driver import Offenders
     from gradtool.workloads.training import training_graph
 
     try:

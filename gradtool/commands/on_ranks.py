@@ -18,11 +18,11 @@ from gradtool.workloads.names import KERNELS, kernels_of
 if TYPE_CHECKING:
     from gradtool.commands.call import Call
     from gradtool.commands.output import Reporter
-    from gradtool.costs.links import Link
-    from gradtool.kernels.native import Kernels
+    from gradtool.ops.native import Kernels
     from gradtool.passes.update_groups import Updates
     from gradtool.program import Step
     from gradtool.training.graphs import Graphs
+    from gradtool.training.links import Link
 
     Show = Callable[[Reporter, str], None]
 
@@ -80,9 +80,9 @@ def report(
     from gradtool import io
     from gradtool.commands.models import open_model
     from gradtool.commands.train import recipe_of
-    from gradtool.costs.links import Link, parse_rate, parse_time
     from gradtool.passes.synchronized import synchronized
     from gradtool.training.graphs import graphs_of, require_forward
+    from gradtool.training.links import Link, parse_rate, parse_time
     from gradtool.training.options import TrainOptions
 
     ranks, parts = options["ranks"], options["micro_batches"] or 1
@@ -212,7 +212,7 @@ class Prices:
 
 def _prices(path: str | None, kernels: Kernels, reporter: Reporter) -> Prices:
     """Those of a file; a line says where they are of other kernels than what is laid out."""
-    from gradtool.costs import profile
+    from gradtool.program import profile
     from gradtool.training.nominal import step_seconds
 
     if path is None:

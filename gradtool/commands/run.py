@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
-    from gradtool.kernels.native import Kernels
+    from gradtool.ops.native import Kernels
 
     Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -103,7 +103,7 @@ FILES = ("save_grads", "save_outputs", "profile", "trace", "html")
 @format_option
 def command(call: Call, /, *, model: str | None, **options: Any) -> None:
     """Run forward and backward of MODEL once; a forward model is differentiated first."""
-    from gradtool.kernels.allowance import limited
+    from gradtool.ops.shared.runtime_limits import limited
 
     where = _place(options)
     _require_targets(options)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from gradtool.commands.output import Reporter
     from gradtool.exec.step_costs import StepCosts
-    from gradtool.kernels.native import Kernels
+    from gradtool.ops.native import Kernels
 
 
 def profile(
@@ -18,11 +18,11 @@ def profile(
     options: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write the time of each node, and show it by operator."""
-    from gradtool.costs import profile as files
     from gradtool.exec import timing
     from gradtool.exec.feeds import sizes
     from gradtool.exec.reach import reach
-    from gradtool.kernels.native import of_nodes
+    from gradtool.ops.native import of_nodes
+    from gradtool.program import profile as files
     from gradtool.reports.roofline import by_operator, roofline_table
     from gradtool.workloads.plans import workload
 
@@ -39,8 +39,8 @@ def profile(
 
 def costs(model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: int) -> StepCosts:
     """What each step of a run takes."""
-    from gradtool.costs.profile import REPEATS
     from gradtool.exec.step_costs import step_costs
+    from gradtool.program.profile import REPEATS
 
     repeats = max(repeat, REPEATS)
     return step_costs(model, arrays, device=device, kernels=kernels, repeats=repeats)

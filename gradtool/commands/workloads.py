@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from gradtool.commands.call import Call
     from gradtool.commands.output import Reporter
-    from gradtool.kernels.native import Kernels
+    from gradtool.ops.native import Kernels
     from gradtool.workloads.workload import Workload
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gradtool.comparison.metrics import Tensor, called_as
 from gradtool.errors import UsageError
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.text.words import some
 
 PARTS = ("region", "operator", "tensor", "node")

@@ -8,7 +8,7 @@ from gradtool.comparison import Snapshot
 from gradtool.comparison.snapshots import of_plan, read_snapshots
 from gradtool.errors import UsageError
 from gradtool.exec.run import planned
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.planning.plan import Plan
 from gradtool.workloads.rewriting import Graph, Rewritten, model_of
 

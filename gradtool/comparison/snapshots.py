@@ -13,7 +13,7 @@ from gradtool.comparison.footprint import all_tensors
 from gradtool.comparison.metrics import Metrics, Tensor
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole, read_document
-from gradtool.kernels.native import LIBRARY, Kernels
+from gradtool.ops.native import LIBRARY, Kernels
 from gradtool.planning.breakdown import FRAGMENTATION, held
 from gradtool.planning.plan import Plan
 from gradtool.program.native import kernels_of

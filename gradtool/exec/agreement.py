@@ -13,7 +13,7 @@ from gradtool.errors import GradtoolError
 from gradtool.exec import feeds
 from gradtool.exec.results import Result, counted
 from gradtool.exec.run import execute
-from gradtool.kernels.native import LIBRARY
+from gradtool.ops.native import LIBRARY
 from gradtool.planning.ladder import needed
 from gradtool.program.native import kernels_of
 from gradtool.workloads.names import KEEP, SEARCHED

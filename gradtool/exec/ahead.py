@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool import costs, kernels
 from gradtool.graph.attributes import arguments
 from gradtool.graph.specs import Spec
-from gradtool.kernels import Kernel
-from gradtool.kernels.call import results, spec_of
+from gradtool.ops import costs, kernels
+from gradtool.ops.kernels import Kernel
+from gradtool.ops.shared.call import results, spec_of
 from gradtool.shapes.folding import Evaluated
 
 # So many floating-point operations count as a byte.

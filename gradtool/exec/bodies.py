@@ -1,6 +1,6 @@
 """Running the program of a subgraph within a kernel, in the kernel's own workspace.
 
-This plays the role `bodies` (see `gradtool.kernels.bodies`).
+This plays the role `bodies` (see `gradtool.ops.control.programs`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
-from gradtool.kernels.bodies import aliases
+from gradtool.ops.control.programs import aliases
 from gradtool.planning.liveness import lifetimes
 from gradtool.planning.packing import place
 from gradtool.planning.plan import Plan

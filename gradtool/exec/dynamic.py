@@ -12,8 +12,9 @@ from gradtool.errors import ModelError
 from gradtool.exec.device import Device
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec
-from gradtool.kernels import Kernel, allowance
-from gradtool.kernels.call import results, spec_of
+from gradtool.ops.kernels import Kernel
+from gradtool.ops.shared import runtime_limits as allowance
+from gradtool.ops.shared.call import results, spec_of
 from gradtool.program import Program, Step
 from gradtool.shapes.limits import ImpossibleShape
 

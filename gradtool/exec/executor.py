@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtool import kernels as registry
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec.device import Device
 from gradtool.exec.dynamic import DynamicRegion
@@ -19,10 +18,13 @@ from gradtool.exec.parameters import Parameters
 from gradtool.graph.blame import COMPLAINTS, blamed, failed
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, contiguous
-from gradtool.kernels import Kernel, allowance, native
-from gradtool.kernels.bounds import Doubts
-from gradtool.kernels.call import call, spec_of
 from gradtool.operators.grain import CACHE, grain
+from gradtool.ops import kernels as registry
+from gradtool.ops import native
+from gradtool.ops.kernels import Kernel
+from gradtool.ops.shared import runtime_limits as allowance
+from gradtool.ops.shared.bounds import Doubts
+from gradtool.ops.shared.call import call, spec_of
 from gradtool.planning.plan import Plan
 from gradtool.program import Step
 

@@ -9,13 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io, shapes
-from gradtool import kernels as kernel
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec.given import array_of, as_numpy, is_array
 from gradtool.graph.metadata import ELEMENTS
 from gradtool.graph.stages import is_backward
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.solving import Known, solve
+from gradtool.ops import kernels as kernel
 from gradtool.text.words import some, suggest
 
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gradtool import io, kernels, shapes
+from gradtool import io, shapes
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.io import read, training_algorithm
 from gradtool.io.definitions import expand_definitions
+from gradtool.ops import kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.flatten import flatten
 from gradtool.shapes.inference import register_shapes

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gradtool.kernels.native import parts_of
 from gradtool.native.call import Call
+from gradtool.ops.native import parts_of
 from gradtool.program import Step
 
 MOST = 2**30

@@ -13,7 +13,7 @@ import numpy as np
 from gradtool.errors import GradtoolError
 from gradtool.exec.beside import beside
 from gradtool.exec.executor import Executor
-from gradtool.kernels.chance import repeatable
+from gradtool.ops.shared.rng import repeatable
 from gradtool.planning.packing import overlap
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer
 

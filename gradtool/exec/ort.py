@@ -27,9 +27,9 @@ from gradtool.exec.feeds import require
 from gradtool.exec.given import as_numpy
 from gradtool.exec.results import Result
 from gradtool.exec.run import planned
-from gradtool.functions.calls import inline
-from gradtool.functions.unread import drop_unread
 from gradtool.graph.training_info import TrainingInfo
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.composites.dead_outputs import drop_unread
 from gradtool.passes.barrier import barrier
 from gradtool.passes.plain_casts import plain_casts
 from gradtool.passes.refuse_labels import refuse_labels

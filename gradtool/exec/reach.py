@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from gradtool.costs.roofline import Reach
-from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.native import gemm, strided
+from gradtool.ops.native import LIBRARY, Kernels
+from gradtool.program.roofline import Reach
 
 SIDE = 768  # of the matrices
 COPIED = 2**25  # bytes

@@ -13,7 +13,7 @@ from gradtool.exec import feeds
 from gradtool.exec.binding import Binding, Bindings
 from gradtool.exec.run import sized_and_planned
 from gradtool.exec.store import Store
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.planning.plan import Plan
 from gradtool.planning.sharing import NO_PARTS, Parts
 

@@ -15,7 +15,7 @@ from gradtool.exec.device import Device, open_device
 from gradtool.exec.results import Arrays, Result, result_of
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
-from gradtool.kernels.native import LIBRARY, Kernels
+from gradtool.ops.native import LIBRARY, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
 from gradtool.program.bound import bound

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.costs.profile import REPEATS
-from gradtool.costs.roofline import Reach
 from gradtool.exec import feeds
 from gradtool.exec.beside import beside
 from gradtool.exec.device import open_device
@@ -19,8 +17,10 @@ from gradtool.exec.parameters import parameters_of
 from gradtool.exec.reach import reach
 from gradtool.exec.run import require, sized_and_planned
 from gradtool.exec.warm import warm_seconds
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.planning.plan import Plan
+from gradtool.program.profile import REPEATS
+from gradtool.program.roofline import Reach
 
 
 @dataclass(frozen=True)

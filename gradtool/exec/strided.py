@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtool.kernels.types import Array
+from gradtool.ops.shared.types import Array
 
 NORMAL, TRANSPOSED = 0, 1  # cublasOperation_t
 TYPES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}

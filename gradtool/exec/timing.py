@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.costs.profile import REPEATS, Profile, Timed
 from gradtool.exec import inputs as sources
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import home, require
 from gradtool.exec.warm import warm_seconds
-from gradtool.kernels.native import LIBRARY, Kernels
+from gradtool.ops.native import LIBRARY, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.native import natively
+from gradtool.program.profile import REPEATS, Profile, Timed
 from gradtool.workloads.workload import Workload, sized
 
 

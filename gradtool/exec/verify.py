@@ -18,7 +18,7 @@ from gradtool.exec.parameters import parameters_of
 from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.passes.train_mode import at_random
 from gradtool.passes.widen import widen
 from gradtool.text.words import suggest

@@ -13,7 +13,7 @@ import numpy as np
 from gradtool.errors import GradtoolError
 from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
-from gradtool.kernels import allowance
+from gradtool.ops.shared import runtime_limits as allowance
 
 Act = Callable[[], object]
 

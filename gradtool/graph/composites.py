@@ -1,6 +1,6 @@
 """Composites: operators of our own, each with a body in standard ones.
 
-Bodies are in `gradtool.functions`; emitting and shape inference find them here.
+Bodies are in `gradtool.ops`; emitting and shape inference find them here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Composite:
         return self.name
 
 
-_COMPOSITES = Registry[Composite]("gradtool.functions", "gradtool.gradients")
+_COMPOSITES = Registry[Composite]("body", "gradient")
 
 
 def composite(

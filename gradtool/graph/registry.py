@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Generic, Protocol, TypeVar
 
 from gradtool import plugins
+
+FAMILIES = "gradtool.ops"
 
 
 class Registered(Protocol):
@@ -25,19 +27,19 @@ Entry = TypeVar("Entry", bound=Registered)
 
 
 class Registry(Generic[Entry]):
-    """Entries by operator and version, from the modules of packages, and from plug-ins.
+    """Entries by operator and version, from parts of the families of operators, and from plug-ins.
 
-    The modules are imported when something is first looked up, then the entry points of `group`;
-    `use` gets the name of each and what it stands for.
+    The modules of `parts` (`kernel.py`, `kernel_grad.py`) are imported when something is first
+    looked up, then the entry points of `group`; `use` gets the name of each and what it stands for.
     """
 
     def __init__(
         self,
-        *packages: str,
+        *parts: str,
         group: str | None = None,
         use: Callable[[str, Any], None] = lambda _name, _loaded: None,
     ) -> None:
-        self._packages, self._group, self._use = packages, group, use
+        self._parts, self._group, self._use = parts, group, use
         self._entries: dict[tuple[str, str], list[Entry]] = {}
         self._complete = False
 
@@ -68,8 +70,17 @@ class Registry(Generic[Entry]):
         if self._complete:
             return
         self._complete = True
-        for package in self._packages:
-            for module in iter_modules(import_module(package).__path__):
-                import_module(f"{package}.{module.name}")
+        for part in self._parts:
+            for name in _modules(part):
+                import_module(name)
         if self._group is not None:
             plugins.load_plugins(self._group, self._entries, self._use)
+
+
+def _modules(part: str) -> Iterator[str]:
+    """The modules of a part, family by family."""
+    for family in iter_modules(import_module(FAMILIES).__path__, f"{FAMILIES}."):
+        if family.ispkg:
+            for module in iter_modules(import_module(family.name).__path__):
+                if module.name.partition("_")[0] == part:
+                    yield f"{family.name}.{module.name}"

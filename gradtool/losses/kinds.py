@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Literal
 
 from gradtool import plugins
-from gradtool.functions.loss import label_weights, refused_below_zero
+from gradtool.ops.loss.body import label_weights, refused_below_zero
 
 LEAST = 1e-30  # a probability whose reciprocal float32 holds
 Formula = Callable[..., Any]

@@ -1,6 +1,6 @@
 """Scaled dot product attention by blocks, and its gradients: the matrix of scores never exists.
 
-Operands are `[B, H, S, D]`, or `[B, S, H·D]`; what it means, `gradtool.kernels._fused_attention`
+Operands are `[B, H, S, D]`, or `[B, S, H·D]`; what it means, `gradtool.ops.attention.kernel_fused`
 says.
 """
 

@@ -2,8 +2,8 @@
 
 A formula is `f(op, x, g, numbers…, state…, **options)`: `x` a parameter, `g` its gradient,
 `numbers` scalars of their type (None where absent), `state` tensors of their shape.  It returns the
-next values of `x` and of the state.  Composites emit it (`gradtool.functions.updates`), kernels
-run it block by block (`gradtool.kernels.updates`): `op` has the operators of ONNX by name, and
+next values of `x` and of the state.  Composites emit it (`gradtool.ops.update.body`), kernels
+run it block by block (`gradtool.ops.update.kernel`): `op` has the operators of ONNX by name, and
 values have `+ - * /`.  Of some, `SPARSE`, there is a form for the rows of a table that have a
 gradient, its name behind the prefix: the others stay as they are.
 """

@@ -11,9 +11,6 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.functions.calls import return_instead, take_over
-from gradtool.gradients._turns import Track, Turns, formal_like
-from gradtool.gradients.bodies import copy, own
 from gradtool.graph import walk
 from gradtool.graph.known import as_node
 from gradtool.graph.metadata import SOURCE
@@ -22,6 +19,9 @@ from gradtool.graph.prune import drop
 from gradtool.graph.randomness import draws, may_draw
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import stage
+from gradtool.ops.composites.calls import return_instead, take_over
+from gradtool.ops.control.gradient_bodies import copy, own
+from gradtool.ops.control.gradient_turns import Track, Turns, formal_like
 
 
 @dataclass(frozen=True)

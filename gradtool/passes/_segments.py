@@ -13,8 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.gradients._turns import Track, Turns, formal_like
 from gradtool.graph.known import as_node, as_tensor
+from gradtool.ops.control.gradient_turns import Track, Turns, formal_like
 from gradtool.passes._loops import Pair, give, in_place_of, name_like, replace, scan, taken
 
 INNER = "/turns"  # ends the name of the gradient of a segment, within that of the whole loop

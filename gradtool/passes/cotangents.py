@@ -8,9 +8,9 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, NotDifferentiable, UsageError
-from gradtool.gradients.driver import require_types
 from gradtool.graph.predicates import is_float
 from gradtool.losses import attach as losses
+from gradtool.ops.driver import require_types
 
 
 def cotangents_of(

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from gradtool import kernels
 from gradtool.emit.clones import clone
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.stages import is_backward
+from gradtool.ops import kernels
 
 GAPLESS = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 STRIDED = ("Slice", "Split", "Transpose")

@@ -12,11 +12,11 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError
-from gradtool.functions.calls import describe, emit_body, replace
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.metadata import CALL, CALLEE
+from gradtool.ops.composites.calls import describe, emit_body, replace
 
 LEAST_IR_VERSION = 8
 SMALL = 64  # elements of a constant that a body may look into: axes, sizes, ratios

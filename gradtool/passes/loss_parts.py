@@ -17,12 +17,12 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.functions.loss import label_weights
 from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
 from gradtool.graph.training_info import add_defaults
 from gradtool.operators.losses import OF_CLASSES
+from gradtool.ops.loss.body import label_weights
 from gradtool.passes.batch_axis import BatchAxis
 from gradtool.passes.batch_rules import is_counted
 from gradtool.passes.batch_states import Batch, Kind, Mixed, Rows, Total

@@ -7,10 +7,10 @@ import math
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.functions.pool import place_type
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import DOMAIN
+from gradtool.ops.pool.body import place_type
 from gradtool.passes.training_forms import stand_in
 
 

@@ -15,13 +15,13 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.functions.pool import place_type
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.operators.windows import Window
+from gradtool.ops.pool.body import place_type
 
 PLACE = ir.DataType.INT32
 SIZES = {("", "Shape", 0), ("", "Size", 0)}

@@ -8,11 +8,11 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.functions.loss import refused_below_zero
 from gradtool.graph import constants, walk
 from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.operators.losses import OF_CLASSES
+from gradtool.ops.loss.body import refused_below_zero
 
 # What hands on labels, or has made them such that none is below 0 unless it is ignored.
 _HANDS_ON = ("Reshape", "Squeeze", "Unsqueeze", "Transpose", "Cast", "Identity", "Slice", "Flatten")

@@ -12,13 +12,13 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.functions._numbers import inverse_root, widened
-from gradtool.functions.calls import return_instead, take_over
-from gradtool.functions.norm import channels_last
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.prune import drop
+from gradtool.ops.composites.calls import return_instead, take_over
+from gradtool.ops.norm.body import channels_last
+from gradtool.ops.shared.accumulation import inverse_root, widened
 
 NOTHING = (
     "--sync-batchnorm: no BatchNormalization takes the statistics of a batch (--train-mode makes "

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.gradients._turns import Track, formal_like, stack
 from gradtool.graph.known import as_tensor
 from gradtool.graph.prune import prune
+from gradtool.ops.control.gradient_turns import Track, formal_like, stack
 from gradtool.passes._loops import (
     Pair,
     give,

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradtool import costs
 from gradtool.graph.families import full_name
 from gradtool.graph.specs import Spec
-from gradtool.kernels import Kernel
+from gradtool.ops import costs
+from gradtool.ops.kernels import Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gradtool import costs
-from gradtool import kernels as registry
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec
 from gradtool.operators.grain import grain
+from gradtool.ops import costs
+from gradtool.ops import kernels as registry
 from gradtool.program import Program, Step, Value
 
 

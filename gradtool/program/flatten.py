@@ -13,9 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool import kernels as registry
 from gradtool.errors import UsageError
-from gradtool.functions.calls import expand
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.blame import blamed
@@ -29,9 +27,11 @@ from gradtool.graph.reads import free
 from gradtool.graph.specs import Spec, least_of, spec_of
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.file_tensors import SMALL, FileTensor
-from gradtool.kernels import Kernel
-from gradtool.kernels.native import Kernels
 from gradtool.operators.grain import CACHE, DEVICE, grain
+from gradtool.ops import kernels as registry
+from gradtool.ops.composites.calls import expand
+from gradtool.ops.kernels import Kernel
+from gradtool.ops.native import Kernels
 from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
 from gradtool.program.declarations import Call, Declarations

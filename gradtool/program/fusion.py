@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from gradtool.kernels.native.elementwise import formula_of
-from gradtool.kernels.native.fused import GROUP, MOST, Operation, Symbol
+from gradtool.ops.elementwise.native import formula_of
+from gradtool.ops.elementwise.native_fused import GROUP, MOST, Operation, Symbol
 from gradtool.program import Program, Step, Value
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from gradtool import costs
 from gradtool.graph.families import split_name
-from gradtool.kernels.native.recurrent import KEPT_IN, KEPT_OUT, OPERANDS, kept
+from gradtool.ops import costs
+from gradtool.ops.recurrent.native import KEPT_IN, KEPT_OUT, OPERANDS, kept
 from gradtool.program import Program, Step, Value
 from gradtool.program.instances import first_instances
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from gradtool.graph.predicates import is_float, is_used
 from gradtool.graph.specs import spec_of
 from gradtool.graph.stages import stage
-from gradtool.kernels import Kernel
+from gradtool.ops.kernels import Kernel
 from gradtool.program import Kind
 
 MAX_SCALAR = 1

@@ -12,13 +12,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gradtool import kernels
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
-from gradtool.kernels import native
-from gradtool.kernels.native import EXACT, Native
-from gradtool.kernels.native.images import Apart, Laid
 from gradtool.operators.grain import DEVICE
+from gradtool.ops import kernels, native
+from gradtool.ops.native import EXACT, Native
+from gradtool.ops.shared.image_layouts import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
 from gradtool.program.fusion import fused

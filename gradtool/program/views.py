@@ -11,7 +11,7 @@ import onnx_ir as ir
 from gradtool.graph.predicates import is_used
 from gradtool.graph.specs import Spec, is_contiguous
 from gradtool.graph.stages import clones, original, stage
-from gradtool.kernels import Kernel, Window
+from gradtool.ops.kernels import Kernel, Window
 
 _OPERANDS = 2  # of a product to which nothing is added
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import split_name
-from gradtool.kernels import Kernel
+from gradtool.ops.kernels import Kernel
 
 KEPT = Path(__file__).with_name("kept.json")
 ONNXRUNTIME = "1.31"

@@ -19,7 +19,7 @@ from gradtool.text.units import format_bytes, format_percent
 from gradtool.workloads.names import FLAGS, KERNELS
 
 if TYPE_CHECKING:
-    from gradtool.kernels.native import Kernels
+    from gradtool.ops.native import Kernels
     from gradtool.planning.plan import Buffer, Plan, Region
 
 SCHEMA_VERSION = 1

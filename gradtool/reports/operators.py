@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from gradtool import gradients, kernels
 from gradtool.graph import composites, walk
 from gradtool.graph.families import full_name, split_name
 from gradtool.graph.predicates import may_be_float
 from gradtool.operators import conventions
+from gradtool.ops import gradients, kernels
 from gradtool.reports import facts
 from gradtool.text.layout import Column
 from gradtool.text.table import Table

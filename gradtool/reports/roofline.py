@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gradtool.costs.roofline import Reach, rate
 from gradtool.program import Step
+from gradtool.program.roofline import Reach, rate
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_seconds

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradtool.costs.roofline import Reach
 from gradtool.program import Step
+from gradtool.program.roofline import Reach
 from gradtool.reports.pictures import (
     across,
     marks_across,

@@ -13,17 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from gradtool.costs.roofline import rate
 from gradtool.planning.plan import ALWAYS_LIVE, TEMPORARIES
+from gradtool.program.roofline import rate
 from gradtool.reports.page_data import shown
 from gradtool.reports.plans import TITLES
 
 if TYPE_CHECKING:
-    from gradtool.costs.roofline import Reach
     from gradtool.exec.measure import Measurement
     from gradtool.exec.step_costs import StepCosts
     from gradtool.planning.plan import Plan
     from gradtool.program import Program, Step
+    from gradtool.program.roofline import Reach
 
 Event = dict[str, Any]
 

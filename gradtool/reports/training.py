@@ -13,7 +13,7 @@ from gradtool.text.units import format_bytes
 from gradtool.text.words import some
 
 if TYPE_CHECKING:
-    from gradtool.gradients.driver import Offender
+    from gradtool.ops.driver import Offender
     from gradtool.workloads.training import TrainingGraph
 
 SCHEMA_VERSION = 1

@@ -26,8 +26,8 @@ from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
 from gradtool.graph.stages import seed_of
-from gradtool.kernels.allowance import limited
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
+from gradtool.ops.shared.runtime_limits import limited
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.kept_gradients import keep_gradients, separate_gradients

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.costs.links import Link
 from gradtool.exec.run import sized_and_planned
 from gradtool.exec.settling import settling_steps
 from gradtool.graph.families import split_name
 from gradtool.graph.randomness import TOGETHER
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.update_groups import Updates
 from gradtool.planning.plan import Plan
@@ -29,6 +28,7 @@ from gradtool.planning.sharing import NO_PARTS, Layout, extended, laid_over
 from gradtool.program import Program, Step
 from gradtool.ranks.group import Group
 from gradtool.training.graphs import Graphs
+from gradtool.training.links import Link
 from gradtool.training.reduction import buckets
 from gradtool.training.row_tables import tabled
 from gradtool.training.sharding import Shard, sharded

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.kernels.chance import repeatable
+from gradtool.ops.shared.rng import repeatable
 from gradtool.ranks.group import ALONE, Group, anywhere, total
 from gradtool.session import Session
 from gradtool.training import failing, scaling

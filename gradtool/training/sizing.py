@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.exec.device import open_device
-from gradtool.kernels.native import Kernels
 from gradtool.native import library
+from gradtool.ops.native import Kernels
 from gradtool.passes.open_batch import is_fixed_at_one, open_batch
 from gradtool.training.options import BATCH, TrainOptions
 

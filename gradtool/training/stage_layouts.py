@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from gradtool.costs.links import Link
 from gradtool.exec.run import sized_and_planned
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.passes.cut_line import Cut
 from gradtool.passes.residuals import Sizes
 from gradtool.passes.update_groups import Updates
@@ -22,6 +21,7 @@ from gradtool.planning.plan import Plan
 from gradtool.program import Step
 from gradtool.training.graphs import Graphs
 from gradtool.training.layouts import OnPaper, Seconds, arena_of, buckets_of, running, spread_of
+from gradtool.training.links import Link
 from gradtool.training.sharding import Shard
 from gradtool.training.stages import balanced, sized, staged
 

@@ -12,8 +12,8 @@ from gradtool.exec import feeds
 from gradtool.exec.resident import Resident
 from gradtool.exec.results import Result
 from gradtool.exec.settling import Settling
-from gradtool.kernels.native import Kernels
-from gradtool.kernels.ranks import in_line, together
+from gradtool.ops.native import Kernels
+from gradtool.ops.ranks.members import in_line, together
 from gradtool.passes.cut_line import Cut
 from gradtool.passes.cut_stages import part_name
 from gradtool.passes.evaluation import evaluation

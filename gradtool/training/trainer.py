@@ -21,7 +21,7 @@ from gradtool import api
 from gradtool.arguments import checked, hold
 from gradtool.errors import UsageError
 from gradtool.io.stored import Reading
-from gradtool.kernels.ranks import together
+from gradtool.ops.ranks.members import together
 from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest

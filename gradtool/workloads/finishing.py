@@ -12,12 +12,12 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.arguments import checked
 from gradtool.emit.builder import Builder
-from gradtool.functions.calls import inline, inputs_of_call
-from gradtool.functions.unread import drop_unread
 from gradtool.graph import walk
 from gradtool.graph.defaults import write_defaults
 from gradtool.graph.metadata import CALL, CALLEE
 from gradtool.graph.predicates import is_used
+from gradtool.ops.composites.calls import inline, inputs_of_call
+from gradtool.ops.composites.dead_outputs import drop_unread
 from gradtool.passes.barrier import barrier as set_barriers
 from gradtool.passes.barrier import is_clone
 from gradtool.passes.local_functions import localise

@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.gradients.driver import Backward
 from gradtool.graph.stages import is_backward
 from gradtool.graph.training_info import record
+from gradtool.ops.driver import Backward
 from gradtool.passes.clipping import norm_of
 from gradtool.workloads.grad_options import GradOptions
 

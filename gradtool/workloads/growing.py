@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import UsageError
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.text.units import parse_bytes
 from gradtool.text.words import suggest
 from gradtool.workloads.names import current

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradtool.kernels.native import Kernels
+    from gradtool.ops.native import Kernels
 
 KEEP = "keep"
 REORDER = "reorder"

@@ -9,15 +9,16 @@ from functools import partial
 import onnx
 import onnx_ir as ir
 
-from gradtool import gradients, io, kernels
+from gradtool import io
 from gradtool.arguments import checked
-from gradtool.functions.calls import is_inlined
-from gradtool.functions.outline import outline
 from gradtool.graph import walk
 from gradtool.graph.defaults import take_defaults
 from gradtool.graph.prune import prune
 from gradtool.io.definitions import expand_definitions
 from gradtool.io.read import Held
+from gradtool.ops import gradients, kernels
+from gradtool.ops.composites.calls import is_inlined
+from gradtool.ops.composites.outline import outline
 from gradtool.passes.lower_contrib import is_contrib, lower_contrib
 from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
 from gradtool.passes.open_batch import is_fixed_at_one, open_batch

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from gradtool.graph.training_info import record
-from gradtool.kernels.native import LIBRARY, Kernels, of_nodes
+from gradtool.ops.native import LIBRARY, Kernels, of_nodes
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
 from gradtool.planning.recompute.mirror import Decision

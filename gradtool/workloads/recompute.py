@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
-from gradtool import io, kernels
+from gradtool import io
 from gradtool.emit.builder import Builder
 from gradtool.emit.clones import clone
-from gradtool.functions.calls import expand
-from gradtool.gradients.bodies import replace_reads
 from gradtool.graph import walk
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.devices import place_like
@@ -24,7 +22,10 @@ from gradtool.graph.names import Names
 from gradtool.graph.prune import detach, prune
 from gradtool.graph.reads import reads
 from gradtool.graph.training_info import record
-from gradtool.kernels.native import LIBRARY, Kernels
+from gradtool.ops import kernels
+from gradtool.ops.composites.calls import expand
+from gradtool.ops.control.gradient_bodies import replace_reads
+from gradtool.ops.native import LIBRARY, Kernels
 from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 

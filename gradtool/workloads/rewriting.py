@@ -11,7 +11,7 @@ import onnx_ir as ir
 from gradtool.arguments import Seed, checked
 from gradtool.errors import UsageError
 from gradtool.graph.stages import require_no_updates
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.planning.plan import Plan
 from gradtool.planning.search.proof import Proof
 from gradtool.workloads.goals import Budget, Goal, options_of

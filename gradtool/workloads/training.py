@@ -10,12 +10,12 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.gradients.driver import differentiate
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
 from gradtool.graph.stages import INNER, is_backward, stage, take_state
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.losses import attach as losses
+from gradtool.ops.driver import differentiate
 from gradtool.passes import train_mode as modes
 from gradtool.passes.masters import keep_masters
 from gradtool.passes.narrow_places import narrow_places

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import onnx_ir as ir
 
-from gradtool.kernels.native import Kernels
+from gradtool.ops.native import Kernels
 from gradtool.planning.arena import Arenas
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.orders.best import Ordered, best_order

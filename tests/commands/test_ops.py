@@ -6,8 +6,8 @@ import json
 import pytest
 from conftest import TINY, build, tiny_weights
 
-from gradtool import gradients
-from gradtool import kernels as kernel
+from gradtool.ops import gradients
+from gradtool.ops import kernels as kernel
 
 ACME = '<ir_version: 10, opset_import: ["" : 20, "com.acme" : 1]>'
 

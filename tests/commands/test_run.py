@@ -3,7 +3,7 @@ import json
 import numpy as np
 from conftest import TINY, tiny_weights
 
-from gradtool.costs import profile
+from gradtool.program import profile
 
 
 def test_gradients_are_those_of_the_formula(run, tiny_model, tiny_inputs, tmp_path):

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtool import costs
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec
+from gradtool.ops import costs
 from gradtool.program import Program
 
 Given = tuple[int, ...] | np.ndarray | Spec | None

@@ -11,12 +11,12 @@ import pytest
 from checkers import build, differentiated
 from conftest import sampled
 
-from gradtool import costs
-from gradtool.functions.calls import expand
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.families import FAMILIES
 from gradtool.graph.specs import Spec
-from gradtool.kernels import kernels
+from gradtool.ops import costs
+from gradtool.ops.composites.calls import expand
+from gradtool.ops.kernels import kernels
 from gradtool.program import Program
 from gradtool.program.flatten import flatten
 

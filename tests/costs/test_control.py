@@ -6,7 +6,7 @@ import pytest
 from onnx import parser
 
 import gradtool as gt
-from gradtool import costs
+from gradtool.ops import costs
 from gradtool.program import Program, Step
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20]>\n'

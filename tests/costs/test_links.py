@@ -2,8 +2,8 @@
 
 import pytest
 
-from gradtool.costs.links import Link, parse_rate, parse_time
 from gradtool.errors import UsageError
+from gradtool.training.links import Link, parse_rate, parse_time
 
 
 @pytest.mark.parametrize(

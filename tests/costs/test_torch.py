@@ -12,7 +12,7 @@ from costs.counting import count, products
 from shared import FULL
 
 import gradtool as gt
-from gradtool import costs
+from gradtool.ops import costs
 from gradtool.program.flatten import flatten
 
 ROOT = Path(__file__).parents[2]

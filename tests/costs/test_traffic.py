@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from costs.counting import spec
 
-from gradtool import costs
+from gradtool.ops import costs
 
 
 def moved(*inputs, out, op="Add"):

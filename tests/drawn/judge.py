@@ -28,7 +28,7 @@ from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import planned
-from gradtool.functions.calls import inline
+from gradtool.ops.composites.calls import inline
 from gradtool.passes.widen import widen
 from gradtool.program.bound import bound
 from gradtool.workloads import ort_options

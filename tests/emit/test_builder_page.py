@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gradtool.emit.builder import Builder
-from gradtool.gradients import RULES
 from gradtool.graph.composites import _COMPOSITES, composites
 from gradtool.losses import kinds
+from gradtool.ops.gradients import RULES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "builder.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from gradtool.exec.measure import check_arena
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import execute, planned
 from gradtool.graph.specs import Spec
-from gradtool.kernels._indices import accumulate, accumulate_planes, assign
+from gradtool.ops.index.kernel_accumulate import accumulate, accumulate_planes, assign
 from gradtool.workloads.plans import workload, write
 from gradtool.workloads.run_options import RunOptions
 from gradtool.workloads.strategies import STRATEGIES

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
-import gradtool.kernels as package
+import gradtool.ops as package
+
+
+def sources() -> list[Path]:
+    return sorted(Path(package.__file__).parent.glob("*/kernel*.py"))
 
 
 def array_functions() -> list[str]:
     """The dotted names after `xp.` in the kernel bodies."""
     names = set()
-    for path in Path(package.__file__).parent.glob("*.py"):
+    for path in sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             dotted = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
             if dotted.startswith("xp.") and dotted.replace(".", "").isidentifier():
@@ -34,11 +38,7 @@ def test_every_function_that_kernels_call_exists_in_cupy(name):
     attrgetter(name)(cupy)
 
 
-def sources() -> list[Path]:
-    return sorted(Path(package.__file__).parent.glob("*.py"))
-
-
-@pytest.mark.parametrize("path", sources(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sources(), ids=lambda path: f"{path.parent.name}.{path.stem}")
 def test_what_is_written_in_place_is_one_array(path):
     """CuPy copies an operand that begins where the result does and is another array object."""
     twice = []

@@ -8,7 +8,6 @@ from graphs import floats, parse
 from programs import program
 
 import gradtool as gt
-from gradtool import kernels as registry
 from gradtool.api import model_of
 from gradtool.errors import DeviceError, GradtoolError, MissingData, UsageError
 from gradtool.exec.device import open_device
@@ -16,6 +15,7 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.measure import beside_arena, check_arena, fixed_bytes, high_water, measure
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import planned
+from gradtool.ops import kernels as registry
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.bound import bound
 

@@ -8,7 +8,7 @@ from clones import recompute
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.functions.calls import inline
+from gradtool.ops.composites.calls import inline
 from gradtool.workloads.ort_options import EXACT, how_to_load, session
 
 MIB = 2**20

@@ -8,9 +8,9 @@ from deep import deep
 
 import gradtool as gt
 from gradtool import shapes
-from gradtool.costs import profile
 from gradtool.errors import UsageError
 from gradtool.exec import timing
+from gradtool.program import profile
 from gradtool.workloads.plans import workload
 
 

@@ -21,11 +21,11 @@ from checkers import Feeds, _with_programs, build, differentiated, evaluate
 from conftest import sampled
 from graphs import parse
 
-from gradtool import kernels as registry
 from gradtool.graph.families import FAMILIES
 from gradtool.graph.specs import Spec
-from gradtool.kernels import Kernel
-from gradtool.kernels.call import spec_of
+from gradtool.ops import kernels as registry
+from gradtool.ops.kernels import Kernel
+from gradtool.ops.shared.call import spec_of
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):

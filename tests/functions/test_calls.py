@@ -9,10 +9,10 @@ import pytest
 from graphs import floats, gradients, parse, stock
 
 import gradtool as gt
-from gradtool.functions.calls import expand, inline
-from gradtool.functions.outline import outline
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.metadata import CALL
+from gradtool.ops.composites.calls import expand, inline
+from gradtool.ops.composites.outline import outline
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program import Program
 from gradtool.program.bound import bound

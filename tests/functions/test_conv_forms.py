@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gradtool as gt
 from gradtool.emit.builder import Builder
-from gradtool.functions.calls import inline
+from gradtool.ops.composites.calls import inline
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradtool as gt
-from gradtool.functions import _pieces, _rows
+from gradtool.ops.attention import body_rows as _rows
+from gradtool.ops.shared import tiling as _pieces
 
 LAYERS = 5
 BODIES = {

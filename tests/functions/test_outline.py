@@ -10,10 +10,10 @@ import pytest
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.functions.calls import inline
-from gradtool.functions.outline import outline
 from gradtool.graph.composites import composites
 from gradtool.graph.metadata import CALL, CALLEE
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.composites.outline import outline
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from random_graphs import Recipe, assemble, recipes
 
 import gradtool as gt
 from gradtool.emit.reads import Reads
-from gradtool.functions import stamps
-from gradtool.functions.calls import inline
+from gradtool.ops.composites import emission_cache as stamps
+from gradtool.ops.composites.calls import inline
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "samples").glob("*.onnx"))
 LAYERS = """g (float[batch, 8] x, float[8] s, float[8] b) => (float loss) {

@@ -13,12 +13,12 @@ from random_graphs import assemble, recipes
 from stock_files import _forward_values
 
 import gradtool as gt
-from gradtool.functions.calls import inline
-from gradtool.functions.outline import outline
-from gradtool.functions.unread import drop_unread
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.metadata import CALL
 from gradtool.graph.predicates import is_used
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.composites.dead_outputs import drop_unread
+from gradtool.ops.composites.outline import outline
 
 POOL = """g (float[2, 3, 8, 8] x) => (float[2, 3, 4, 4] y) {
     a = Sigmoid (x)

@@ -8,7 +8,7 @@ import pytest
 from graphs import floats, gradients, parse, stock
 
 import gradtool as gt
-from gradtool.gradients.driver import Offenders
+from gradtool.ops.driver import Offenders
 
 X = floats(4, 3)
 HALF = """half = Constant <value_float = 0.5> () on = Constant <value = bool {1}> ()"""

@@ -9,7 +9,6 @@ import pytest
 from graphs import floats, gradients, lines, parse, stock
 
 import gradtool as gt
-from gradtool import gradients as registry
 from gradtool.emit.builder import Builder
 from gradtool.errors import (
     ModelError,
@@ -18,10 +17,11 @@ from gradtool.errors import (
     UnsupportedGradient,
     UsageError,
 )
-from gradtool.functions.calls import inline
-from gradtool.gradients.driver import Offender, Offenders, differentiate, require_types
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.reads import captured, dependent, needed
+from gradtool.ops import gradients as registry
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.driver import Offender, Offenders, differentiate, require_types
 
 
 @pytest.fixture(autouse=True)

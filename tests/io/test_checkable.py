@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from random_graphs import Recipe, assemble, recipes
 
 import gradtool as gt
-from gradtool.functions.calls import inline
 from gradtool.io import checkable, pieces
+from gradtool.ops.composites.calls import inline
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "samples").glob("*.onnx"))
 

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 import gradtool as gt
-from gradtool.kernels import allowance
-from gradtool.kernels.allowance import Exhausted
+from gradtool.ops.shared import runtime_limits as allowance
+from gradtool.ops.shared.runtime_limits import Exhausted
 
 DOUBLES = "a Loop that doubles a value, 60 turns at most"
 ENDLESS = f"a Loop that never stops at its condition, {bad_sizes.MOST} turns at most"

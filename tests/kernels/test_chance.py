@@ -6,7 +6,7 @@ import numpy as np
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.kernels.chance import repeatable, unseeded
+from gradtool.ops.shared.rng import repeatable, unseeded
 
 DROPOUT = """g (float[100] x) => (float[100] y) <bool t = {1}, float r = {0.5}> {
     y = Dropout (x, r, t)

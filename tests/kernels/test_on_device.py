@@ -14,7 +14,7 @@ from graphs import floats, parse
 
 import gradtool as gt
 from gradtool.graph.families import FAMILIES
-from gradtool.kernels import Kernel, kernels
+from gradtool.ops.kernels import Kernel, kernels
 
 for family in FAMILIES:
     import_module(f"operators.{family}")
@@ -98,7 +98,7 @@ def run_cases() -> None:
     training = gt.grad(parse(STRAIGHT, "s"), loss="loss", ste=True, wrt=["s"])
     gt.run(training, {"x": floats(6), "s": np.float32(0.5)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gradtool.workloads.training.lower_sequences", lambda _: 0)
+        patch.setattr("gradtool.workloads.forward_graph.lower_sequences", lambda _: 0)
         for case in cases.WHOLE:
             if any(op in ALLOCATING for op in case.ops):
                 training = gt.grad(parse(case.text, case.weights), loss="sum", wrt=case.wrt.split())

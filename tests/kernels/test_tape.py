@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradtool.graph.specs import Spec
-from gradtool.kernels import find
-from gradtool.kernels._sums import BLOCK
 from gradtool.operators.updates import UPDATES
+from gradtool.ops.kernels import find
+from gradtool.ops.shared.sums import BLOCK
 
 OPTIONS = {
     "MomentumUpdate": [{"nesterov": 0}, {"nesterov": 1}],

@@ -5,11 +5,11 @@ from native_attention import HIDING, backward, drawn, exact, shaped
 from native_calls import each_instruction_set, needs_library, normal, relative_error, run
 
 import gradtool.native
-from gradtool import kernels as registry
-from gradtool.kernels.call import call, spec_of
 from gradtool.native import attention
 from gradtool.native.mask_gradients import Cut
 from gradtool.operators.attention import shape_of
+from gradtool.ops import kernels as registry
+from gradtool.ops.shared.call import call, spec_of
 
 pytestmark = [
     needs_library, each_instruction_set, pytest.mark.filterwarnings("ignore::RuntimeWarning"),

@@ -21,8 +21,8 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.graph.families import FAMILIES, split_name
 from gradtool.graph.specs import Spec
-from gradtool.kernels.native import NATIVE, find
-from gradtool.kernels.native.images import Laid
+from gradtool.ops.native import NATIVE, find
+from gradtool.ops.shared.image_layouts import Laid
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.declared import operand
 from gradtool.program.flatten import flatten

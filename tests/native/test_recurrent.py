@@ -4,9 +4,10 @@ from conftest import sampled
 from native_calls import each_instruction_set, needs_library, normal, relative_error, run
 
 from gradtool.graph.specs import Spec
-from gradtool.kernels import call, find
 from gradtool.native import recurrent
 from gradtool.operators.recurrence import recurrence
+from gradtool.ops.kernels import find
+from gradtool.ops.shared import call
 
 pytestmark = [needs_library, each_instruction_set]
 SEEDS = sampled(range(40))

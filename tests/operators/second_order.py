@@ -10,7 +10,7 @@ from cases import Case, Floats
 from checkers import Feeds, differentiated, evaluate, step_and_bound
 
 from gradtool.emit.builder import Builder
-from gradtool.gradients.driver import differentiate
+from gradtool.ops.driver import differentiate
 
 
 def twice(case: Case) -> tuple[ir.Model, Feeds, list[str], dict[str, str]]:

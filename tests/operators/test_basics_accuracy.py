@@ -8,8 +8,8 @@ from scipy import special
 
 from gradtool.errors import UsageError
 from gradtool.graph.specs import Spec
-from gradtool.kernels import find
-from gradtool.kernels.call import call
+from gradtool.ops.kernels import find
+from gradtool.ops.shared.call import call
 
 
 def run(op, inputs, shape, dtype, **attributes):

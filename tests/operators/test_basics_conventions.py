@@ -9,8 +9,8 @@ from cases import Case
 from checkers import build, evaluate
 
 from gradtool.emit.builder import Builder
-from gradtool.functions.calls import inline
-from gradtool.gradients.driver import differentiate
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.driver import differentiate
 
 inf, nan = np.inf, np.nan
 

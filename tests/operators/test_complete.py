@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,14 +16,14 @@ from cases import Floats
 from checkers import build
 
 import gradtool
-from gradtool import gradients
-from gradtool import kernels as kernel
 from gradtool.emit.builder import Builder
-from gradtool.functions.calls import expand
-from gradtool.gradients.driver import differentiate
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.families import FAMILIES, full_name, split_name
 from gradtool.operators.updates import SPARSE, UPDATES
+from gradtool.ops import gradients
+from gradtool.ops import kernels as kernel
+from gradtool.ops.composites.calls import expand
+from gradtool.ops.driver import differentiate
 from gradtool.shapes import rules as shape_rules
 from gradtool.shapes.inference import register_shapes
 
@@ -189,22 +190,45 @@ REGISTERS = re.compile(
 )
 
 
-@pytest.mark.parametrize(
-    "room", [PACKAGE / "gradients", PACKAGE / "functions", PACKAGE / "kernels", HERE]
-)
-def test_every_file_that_registers_something_is_a_family(room):
+def test_every_file_that_registers_cases_is_a_family():
     """Another file belongs to one, and says so by its name (`_name.py`)."""
-    files = [p for p in room.glob("*.py") if not p.stem.startswith(("_", "test_"))]
+    files = [p for p in HERE.glob("*.py") if not p.stem.startswith(("_", "test_"))]
     registering = {p.stem for p in files if REGISTERS.search(p.read_text(encoding="utf-8"))}
 
     assert sorted(registering - set(FAMILIES)) == []
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_family_with_rules_or_kernels_has_cases(name):
-    rooms = ("gradients", "kernels")
-    if any((PACKAGE / room / f"{name}.py").exists() for room in rooms):
-        assert (HERE / f"{name}.py").exists()
+# What ranks tell each other, and what updates parameters, is tested where it is used.
+WITHOUT_CASES = {"composites", "ranks", "shared", "update"}
+
+
+@pytest.mark.parametrize("folder", sorted(p for p in (PACKAGE / "ops").iterdir() if p.is_dir()),
+                         ids=lambda p: p.name)  # fmt: skip
+def test_a_family_with_rules_or_kernels_has_cases(folder):
+    files = (*folder.glob("gradient*.py"), *folder.glob("kernel*.py"))
+    registers = any(REGISTERS.search(p.read_text(encoding="utf-8")) for p in files)
+
+    assert not registers or folder.name in WITHOUT_CASES or (HERE / f"{folder.name}.py").exists()
+
+
+PARTS = {
+    "kernel": {"kernel"}, "cost": {"kernel", "cost"}, "native": {"kernel", "native"},
+    "body": {"body"}, "gradient": {"body", "gradient"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_of_an_operator_knows_parts_below_it_alone(part):
+    """Kernels know no gradients, gradients no kernels; `shared` and what is no part is known."""
+    found = set()
+    for path in (PACKAGE / "ops").rglob(f"{part}*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            module = getattr(node, "module", None) or ""
+            if module.startswith("gradtool.ops.") and path.parent.name != "ops":
+                names = [module.rpartition(".")[2], *(a.name for a in node.names)]
+                found |= {name.partition("_")[0] for name in names} & set(PARTS)
+
+    assert found <= PARTS[part] | {part}
 
 
 def test_no_two_cases_are_the_same():

@@ -10,9 +10,9 @@ from graphs import parse
 from native_calls import needs_library
 
 import gradtool as gt
-from gradtool import kernels as registry
 from gradtool.graph.specs import Spec
-from gradtool.kernels.call import call
+from gradtool.ops import kernels as registry
+from gradtool.ops.shared.call import call
 
 
 def gradients(op, *arrays, outputs=1, opset=20, dtype=np.float64, heads=None, **attributes):

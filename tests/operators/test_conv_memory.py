@@ -9,7 +9,7 @@ import pytest
 from checkers import check_memory
 
 from gradtool.graph.specs import Spec
-from gradtool.kernels import find
+from gradtool.ops.kernels import find
 
 TYPES = pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=["float32", "float16"])
 OPEN = {"strides": [1, 1], "dilations": [1, 1], "pads": [0, 0, 0, 0], "group": 1}

@@ -10,8 +10,8 @@ from checkers import build, differentiated, evaluate
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import NotDifferentiable
-from gradtool.functions.calls import inline
-from gradtool.gradients.driver import differentiate
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.driver import differentiate
 
 SPATIAL = [
     Case("Conv", ((2, 3, 7, 8), (4, 3, 3, 2)), {"strides": [2, 3], "pads": [1, 0, 2, 1]}),

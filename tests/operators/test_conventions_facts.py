@@ -8,11 +8,11 @@ import onnx_ir as ir
 import pytest
 from checkers import evaluate
 
-from gradtool import gradients
 from gradtool.emit.builder import Builder
-from gradtool.gradients.driver import differentiate
 from gradtool.graph.attributes import attribute
 from gradtool.operators.conventions import CONVENTIONS, Example
+from gradtool.ops import gradients
+from gradtool.ops.driver import differentiate
 
 EXAMPLES = [
     pytest.param(e, id=f"{e.op}-{c.point}-{i}")

@@ -8,7 +8,7 @@ from cases import Case, Floats
 from checkers import build, differentiated, evaluate
 
 from gradtool.emit.builder import Builder
-from gradtool.gradients.driver import Offenders, differentiate
+from gradtool.ops.driver import Offenders, differentiate
 
 
 def refusal(case: Case) -> str:

@@ -12,8 +12,8 @@ from resize_checks import UNKNOWN, Stock, examine
 from resizes import COORDINATES, ROUNDINGS, Resizing, draw, model_of
 
 import gradtool as gt
-from gradtool.functions._resize import SAMPLE
 from gradtool.operators.resampling import taps
+from gradtool.ops.shape.body_resize import SAMPLE
 
 SCALED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 

@@ -10,9 +10,9 @@ import pytest
 from checkers import differentiated, evaluate
 from conftest import sampled
 
-from gradtool.functions import _rows
-from gradtool.functions.calls import expand
 from gradtool.operators import attention, recurrence
+from gradtool.ops.attention import body_rows as _rows
+from gradtool.ops.composites.calls import expand
 
 for family in ("attention", "recurrent"):
     import_module(f"operators.{family}")

@@ -13,8 +13,8 @@ from graphs import floats as random
 from graphs import gradients, parse, stock
 
 import gradtool as gt
-from gradtool import kernels as registry
-from gradtool.kernels.call import call, spec_of
+from gradtool.ops import kernels as registry
+from gradtool.ops.shared.call import call, spec_of
 
 INF = math.inf
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from checkers import check_memory
 
-from gradtool import kernels as registry
 from gradtool.graph.specs import Spec
-from gradtool.kernels.call import spec_of
+from gradtool.ops import kernels as registry
+from gradtool.ops.shared.call import spec_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 

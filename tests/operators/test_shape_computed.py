@@ -9,8 +9,8 @@ from cases import integers
 from checkers import evaluate
 
 from gradtool.emit.builder import Builder
-from gradtool.functions.calls import inline
-from gradtool.gradients.driver import differentiate
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.driver import differentiate
 
 X = np.random.default_rng(2).uniform(-1, 1, (5, 6)).astype(np.float32)
 

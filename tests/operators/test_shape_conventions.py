@@ -7,12 +7,12 @@ import pytest
 from cases import Case, fixed, floats, integers
 from checkers import build, differentiated, evaluate
 
-from gradtool import kernels as registry
 from gradtool.emit.builder import Builder
 from gradtool.errors import NotDifferentiable
-from gradtool.gradients.driver import differentiate
 from gradtool.graph.specs import Spec
-from gradtool.kernels.call import call
+from gradtool.ops import kernels as registry
+from gradtool.ops.driver import differentiate
+from gradtool.ops.shared.call import call
 
 
 def gradients(op, arrays, constants=(), outputs=1, **attributes):

@@ -7,10 +7,10 @@ import pytest
 from cases import integers
 from numpy.lib.stride_tricks import as_strided
 
-from gradtool import kernels as registry
 from gradtool.graph.specs import Spec
-from gradtool.kernels._windows import reshaped
-from gradtool.kernels.call import call, spec_of
+from gradtool.ops import kernels as registry
+from gradtool.ops.shape.kernel_views import reshaped
+from gradtool.ops.shared.call import call, spec_of
 
 X = np.arange(2 * 6 * 4, dtype=np.float64).reshape(2, 6, 4)
 TURNED = X.transpose(2, 1, 0)

@@ -11,8 +11,8 @@ from cases import Case, Floats
 from checkers import build, evaluate
 
 from gradtool.emit.builder import Builder
-from gradtool.functions.calls import inline
-from gradtool.gradients.driver import differentiate
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.driver import differentiate
 
 HIDDEN, SIZES = 4, {"batch": 3, "time": 5, "keys": 6}
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -9,9 +9,9 @@ from checkers import check_memory
 from whole import verified
 
 import gradtool as gt
-from gradtool import kernels as kernel
 from gradtool.graph.families import split_name
-from gradtool.kernels.call import call, spec_of
+from gradtool.ops import kernels as kernel
+from gradtool.ops.shared.call import call, spec_of
 
 X, G, V = (np.random.default_rng(s).standard_normal(40000).astype(np.float32) for s in range(3))
 H = np.abs(V) + np.float32(0.1)

@@ -8,7 +8,7 @@ import pytest
 from cases import Case, Floats
 from checkers import differentiated, evaluate
 
-from gradtool.functions.calls import expand
+from gradtool.ops.composites.calls import expand
 
 pytestmark = pytest.mark.extra
 

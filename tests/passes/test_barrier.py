@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradtool as gt
-from gradtool.functions.calls import inline
 from gradtool.graph.metadata import BARRIER
+from gradtool.ops.composites.calls import inline
 from gradtool.passes.barrier import barrier, has_barriers
 from gradtool.passes.strip_barriers import strip_barriers
 from gradtool.workloads.ort_options import session

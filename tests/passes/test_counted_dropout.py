@@ -13,9 +13,9 @@ from conftest import build, sampled
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.functions.calls import inline
 from gradtool.graph.counted import NUMBERS
-from gradtool.kernels._threefry import WORD, threefry
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.random.kernel_threefry import WORD, threefry
 
 ONES = (1 << 32) - 1
 # Random123, tests/kat_vectors: counter, key, words of threefry2x32 with 20 rounds.

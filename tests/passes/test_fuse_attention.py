@@ -10,7 +10,7 @@ from conftest import sampled, swept
 from onnx import helper
 
 import gradtool as gt
-from gradtool.functions import _rows
+from gradtool.ops.attention import body_rows as _rows
 from gradtool.passes.residuals import residuals
 
 

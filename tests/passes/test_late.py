@@ -13,9 +13,9 @@ from random_graphs import assemble, recipes
 from stock_files import _forward_values
 
 import gradtool as gt
-from gradtool.functions.calls import inline
 from gradtool.graph.metadata import BARRIER
 from gradtool.graph.reads import reads
+from gradtool.ops.composites.calls import inline
 from gradtool.passes._waiting import is_backward
 from gradtool.passes.barrier import barrier
 from gradtool.passes.strip_barriers import strip_barriers

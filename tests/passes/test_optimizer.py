@@ -17,8 +17,8 @@ import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.exec import agreement, feeds, verify
 from gradtool.exec.inputs import read
-from gradtool.functions.calls import inline
 from gradtool.io.zeros import Zeros
+from gradtool.ops.composites.calls import inline
 from gradtool.passes.update_kinds import OPTIMIZERS, kind_of
 from gradtool.passes.widen import widen
 

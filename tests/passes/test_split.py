@@ -12,7 +12,7 @@ from graphs import floats, parse
 
 import gradtool as gt
 from gradtool.errors import UsageError
-from gradtool.functions.calls import inline
+from gradtool.ops.composites.calls import inline
 from gradtool.passes.split import split
 
 GRAPHS = {

@@ -9,8 +9,8 @@ from checkers import evaluate
 
 from gradtool import shapes
 from gradtool.emit.builder import Builder
-from gradtool.functions.calls import inline
-from gradtool.gradients.driver import differentiate
+from gradtool.ops.composites.calls import inline
+from gradtool.ops.driver import differentiate
 from gradtool.passes.training_forms import prepare
 
 MODEL = """

@@ -10,7 +10,7 @@ from graphs import floats, parse, stock
 
 import gradtool as gt
 from gradtool.exec import verify
-from gradtool.functions.calls import inline
+from gradtool.ops.composites.calls import inline
 
 KINDS = ("MaxPool", "LpPool", "AveragePool", "AveragePool, count_include_pad = 1")
 WINDOWS = {

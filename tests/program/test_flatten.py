@@ -6,8 +6,8 @@ import pytest
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool import kernels as registry
 from gradtool.errors import MissingData
+from gradtool.ops import kernels as registry
 from gradtool.program import Program
 from gradtool.program.flatten import flatten
 

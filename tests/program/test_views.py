@@ -4,7 +4,7 @@ from clones import recompute
 from graphs import parse
 
 import gradtool as gt
-from gradtool import kernels as registry
+from gradtool.ops import kernels as registry
 from gradtool.program.flatten import flatten
 
 STRIDED = """g (float[4, 6] x, bool c, int64 n) => (y) {

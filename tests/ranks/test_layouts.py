@@ -12,10 +12,10 @@ from rank_norms import network
 
 import gradtool as gt
 from gradtool.commands.schema import FOLDER
-from gradtool.costs.links import Link
 from gradtool.passes.synchronized import synchronized
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import OnPaper, layout
+from gradtool.training.links import Link
 from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
 from gradtool.workloads.grad_options import GradOptions

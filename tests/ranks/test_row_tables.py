@@ -14,12 +14,12 @@ from rank_cases import difference
 from table_cases import EXAMPLES, drawn, trained
 
 import gradtool as gt
-from gradtool.costs.links import Link
 from gradtool.errors import UsageError
 from gradtool.io import safetensors
 from gradtool.training import row_tables
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import OnPaper, layout
+from gradtool.training.links import Link
 from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
 from gradtool.training.watching import Watcher
@@ -58,7 +58,7 @@ SHARP = {"optimizer": "sgd", "lr": 0.3, "no_decay": [], "micro_batches": 1, "sha
 
 def watched(model, data, options, group):
     """By table and step, what forward has read of it: rows and their numbers; and the tables."""
-    from gradtool.kernels import _shared_rows as module
+    from gradtool.ops.ranks import kernel_rows as module
 
     read, found, history = module._read, [], []
 

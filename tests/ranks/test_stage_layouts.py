@@ -13,9 +13,9 @@ from rank_cases import DATA
 
 import gradtool as gt
 from gradtool.commands.schema import FOLDER
-from gradtool.costs.links import Link
 from gradtool.passes.synchronized import synchronized
 from gradtool.training.graphs import Recipe, graphs_of
+from gradtool.training.links import Link
 from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
 from gradtool.training.stage_layouts import pipeline

@@ -8,9 +8,9 @@ import kept
 import onnx
 import pytest
 
-from gradtool import gradients
-from gradtool import kernels as kernel
 from gradtool.operators.conventions import CONVENTIONS
+from gradtool.ops import gradients
+from gradtool.ops import kernels as kernel
 from gradtool.reports import facts, operators
 from gradtool.text.table import markdown
 

@@ -8,7 +8,7 @@ from xml.dom import minidom
 import pytest
 
 import gradtool as gt
-from gradtool.costs.roofline import Reach
+from gradtool.program.roofline import Reach
 from gradtool.reports.roofline import by_operator, roofline_table
 from gradtool.reports.roofline_page import roofline_page
 

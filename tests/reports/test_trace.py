@@ -4,9 +4,9 @@ import json
 import pytest
 from pages import HOSTILE, hostile_page, tiny_page
 
-from gradtool.costs.roofline import Reach
 from gradtool.exec.measure import Measurement
 from gradtool.exec.step_costs import StepCosts
+from gradtool.program.roofline import Reach
 from gradtool.reports.trace import STAGES, by_region, measured_trace, planned_trace
 
 PLANS = [row.plan for row in tiny_page().rows]

@@ -9,8 +9,8 @@ from graphs import lines, parse
 from onnx_ir import ModelConfiguration, NodeDeviceConfiguration, ShardingSpec
 
 import gradtool as gt
-from gradtool import kernels
 from gradtool.graph.composites import DOMAIN
+from gradtool.ops import kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.schedule import Schedule, pruned, replay
 from gradtool.program.declared import narrowed

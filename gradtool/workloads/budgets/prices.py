@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gradtool.costs import profile
-from gradtool.costs.profile import Profile
 from gradtool.errors import UsageError
 from gradtool.graph.providers import provided
-from gradtool.program import Program
+from gradtool.program import Program, profile
+from gradtool.program.profile import Profile
 from gradtool.text.names import escape, shorten
 from gradtool.text.words import suggest
 from gradtool.workloads.names import FLAGS, KERNELS

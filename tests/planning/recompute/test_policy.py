@@ -9,7 +9,7 @@ from training_programs import chain
 from gradtool.errors import UsageError
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import full_name
-from gradtool.kernels import kernels
+from gradtool.ops.kernels import kernels
 from gradtool.planning.recompute.policy import (
     ELEMENTWISE,
     HEAVY,

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from training_programs import chain
 
-from gradtool.costs import profile
-from gradtool.costs.profile import Profile, Timed
 from gradtool.errors import UsageError
+from gradtool.program import profile
+from gradtool.program.profile import Profile, Timed
 from gradtool.workloads.budgets import prices
 from gradtool.workloads.workload import Workload
 

@@ -1,0 +1,122 @@
+"""Attention: products with every key, whether a mask hides it or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtool.graph.specs import Spec
+from gradtool.operators.attention import Shape, shape_of
+from gradtool.ops.costs import cost
+from gradtool.ops.shared.element_counts import Results, Shaped, size, wanted
+
+
+def _scores(n: Shape) -> int:
+    return n.batch * n.groups * n.heads * n.queries * n.keys
+
+
+def _weights(n: Shape, q: Shaped, mask: Any) -> int:
+    """`exp(s - max)` and its sum, of `s = softcap(q scale · kᵀ) + mask`."""
+    added = isinstance(mask, Spec | np.ndarray) and mask.dtype != np.bool_
+    return size(q) + _scores(n) * (2 * n.size + 4 + (3 if n.softcap > 0 else 0) + added)
+
+
+@cost("Attention", "ai.gradtool::ScaledAttention")
+def attention(
+    q: Shaped, k: Shaped, v: Shaped, mask: Any = None, past_k: Any = None, _past_v: Any = None,
+    _lens: Any = None, *, out: Results, **attributes: Any,
+) -> int:  # fmt: skip
+    """`Y = exp(s - max) v / Σ`, with the sum of each row divided out at the end."""
+    n = shape_of(q, k, v, past_k, **attributes)
+    rows = n.batch * n.groups * n.heads * n.queries
+    count = _weights(n, q, mask) + (2 * _scores(n) + rows) * n.value_size
+    shown = wanted(out, 3) and attributes.get("qk_matmul_output_mode", 0) == 3
+    return count + (_scores(n) if shown else 0)
+
+
+@cost("ai.gradtool::AttentionGrad")
+def attention_grad(
+    q: Shaped, k: Shaped, v: Shaped, mask: Any, past_k: Any, _past_v: Any, _lens: Any, dy: Shaped,
+    dscores: Shaped | None = None, *, out: Results, qk_matmul_output_mode: int = 0,
+    **attributes: Any,
+) -> int:  # fmt: skip
+    """The weights are computed again, and rows of dy divided by their sum.
+
+    dv = eᵀ dy    dp = dy vᵀ    ds = e (dp - Σ(e dp) / Σe)    dq = ds k scale    dk = dsᵀ q
+    """
+    n = shape_of(q, k, v, past_k, **attributes)
+    scores, rows = _scores(n), n.batch * n.groups * n.heads * n.queries
+    count = _weights(n, q, mask) + size(dy) + scores * (2 * n.value_size + 4) + rows
+    if n.softcap > 0:
+        count += 3 * scores
+    if wanted(out, 0):
+        count += 2 * scores * n.size + size(q)
+    count += 2 * scores * n.size if wanted(out, 1) else 0
+    count += 2 * scores * n.value_size if wanted(out, 2) else 0
+    count += scores if wanted(out, 3) else 0
+    return count + (scores * (2 if qk_matmul_output_mode == 3 else 1) if dscores is not None else 0)
+
+
+def _masked(n: Shape, q: Shaped, masks: tuple[Any, ...]) -> int:
+    """The scores `q scale · kᵀ`, and every float mask added."""
+    added = sum(1 for mask in masks if mask.dtype != np.bool_)
+    return size(q) + _scores(n) * (2 * n.size + added)
+
+
+@cost("ai.gradtool::FusedAttention")
+def fused_attention(
+    q: Shaped, k: Shaped, v: Shaped, *masks: Any, out: Results, **given: Any
+) -> int:
+    """`Y = exp(s - max) v / Σ` and `lse = max + log Σ`."""
+    n = shape_of(q, k, v, **given)
+    rows = n.batch * n.groups * n.heads * n.queries
+    count = _masked(n, q, masks) + 4 * _scores(n)
+    count += (2 * _scores(n) + rows) * n.value_size
+    return count + (2 * rows if wanted(out, 1) else 0)
+
+
+@cost("ai.gradtool::FusedAttentionGrad")
+def fused_attention_grad(
+    q: Shaped, k: Shaped, v: Shaped, _lse: Shaped, _dy: Shaped, dlse: Shaped | None,
+    *masks: Any, out: Results, **given: Any,
+) -> int:  # fmt: skip
+    """The probabilities are computed again, two operations each.
+
+    dv = pᵀ dy    dp = dy vᵀ    ds = p (dp - Σ p dp + dlse)    dq = ds k scale    dk = dsᵀ q
+    """
+    n = shape_of(q, k, v, **given)
+    scores, rows = _scores(n), n.batch * n.groups * n.heads * n.queries
+    count = _masked(n, q, masks) + scores * (2 + 2 * n.value_size + 4)
+    count += rows if dlse is not None else 0
+    if wanted(out, 0):
+        count += 2 * scores * n.size + size(q)
+    count += 2 * scores * n.size if wanted(out, 1) else 0
+    count += 2 * scores * n.value_size if wanted(out, 2) else 0
+    return count + scores * sum(spec is not None for spec in out[3:])
+
+
+def _rotated(x: Shaped, heads: int, part: int) -> int:
+    """Elements that a rotation changes: the first `part` coordinates of each head, or all."""
+    width = x.shape[3] if len(x.shape) == 4 else x.shape[2] // max(heads, 1)
+    return size(x) if not part or not width else size(x) // width * part
+
+
+@cost("RotaryEmbedding")
+def rotary_embedding(
+    x: Shaped, *_: Any, out: Results, num_heads: int = 0, rotary_embedding_dim: int = 0, **__: Any
+) -> int:
+    """`(x₁ cos - x₂ sin, x₁ sin + x₂ cos)`: six operations per pair."""
+    del out
+    return 3 * _rotated(x, num_heads, rotary_embedding_dim)
+
+
+@cost("ai.gradtool::RotaryTableGrad")
+def rotary_table_grad(
+    x: Shaped, _: Shaped, table: Shaped, positions: Shaped | None = None, *,
+    out: Results, num_heads: int = 0, rotary_embedding_dim: int = 0, **__: Any,
+) -> int:  # fmt: skip
+    """`Σ dy₁ x₁ + dy₂ x₂` and `Σ dy₂ x₁ - dy₁ x₂` over heads, added by position."""
+    del out
+    added = 0 if positions is None else 2 * size(positions) * table.shape[-1]
+    return 4 * _rotated(x, num_heads, rotary_embedding_dim) + added

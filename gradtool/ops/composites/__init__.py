@@ -1,0 +1,1 @@
+"""Calls of composites: their replacement by bodies, the way back, and their costs."""

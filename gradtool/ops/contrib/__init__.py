@@ -1,0 +1,1 @@
+"""Composites that operators of com.microsoft become."""

@@ -1,0 +1,185 @@
+"""What one step of a program costs: its floating-point operations, and the bytes it moves.
+
+Counts are exact integers that follow from shapes and attributes alone, the same on every machine;
+what cannot be known from these is None, never guessed (`UNKNOWN` says why).  The conventions:
+
+* An addition, subtraction, multiplication, division, comparison, minimum, maximum, rounding or
+  change of sign counts 1, so a multiply-add counts 2; so do a power, a root, an elementary function
+  (exponential, logarithm, trigonometric, hyperbolic, error function) and a random draw.  Numbers of
+  any type count alike.
+* Selecting, copying, converting, indexing, logic and bits count 0: they move what exists.
+* A sum of n numbers counts n, as in the 2·M·N·K of a matrix product, and so does an extreme.
+* Both sides of a selection are counted, and so are padding and the scores that a mask hides.
+* The formula counted is the one that the docstring of the kernel, or of the composite, states; a
+  stable softmax has its maximum subtracted.  Splitting into blocks does not count, nor do the
+  polynomials or tricks behind one function.
+* What the host computes of sizes and positions (counts of windows, taps of an interpolation) does
+  not count, nor do factors that are 1 and terms whose coefficient is 0.
+* A Fourier transform of n complex numbers counts 5 n log₂ n, sorting n numbers n log₂ n; the
+  logarithm is rounded up.
+
+Source: the rule of one per computed element is that of XLA's HloCostAnalysis; unlike there,
+elementary functions are not kept in a separate count, and moving data is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from gradtool.graph.families import split_name
+from gradtool.graph.registry import Registry
+from gradtool.graph.specs import Spec
+from gradtool.ops.control.cost_turns import over_bodies
+from gradtool.ops.control.programs import Body
+from gradtool.ops.shared.element_counts import made
+
+__all__ = ["UNKNOWN", "Cost", "cost", "costs", "each", "find", "flops", "free", "moved", "total"]
+
+Formula = TypeVar("Formula", bound=Callable[..., int | None])
+
+
+_REGIONS = "the regions say how many elements a bin has"
+
+UNKNOWN = MappingProxyType({
+    "ImageDecoder": "what decoding takes depends on the encoded image",
+    "MaxRoiPool": _REGIONS,
+    "MelWeightMatrix": "its numbers say how many entries differ from zero",
+    "NonMaxSuppression": "how many boxes are compared depends on the scores",
+    "SequenceMap": "the length of a sequence is not known",
+    "TfIdfVectorizer": "how many n-grams are found depends on the data",
+    "Unique": "how many elements remain depends on the data",
+    "ai.gradtool::DetGrad": "singular values are found by iteration",
+    "ai.gradtool::MaxRoiPoolGrad": _REGIONS,
+    "ai.onnx.ml::TreeEnsemble": "rows take paths of different lengths",
+})  # fmt: skip
+
+
+# Operators that read no more of input 0 than they write.
+PARTIAL = frozenset({
+    "CenterCropPad", "Gather", "GatherElements", "GatherND", "Slice",
+    "ai.onnx.ml::ArrayFeatureExtractor",
+})  # fmt: skip
+
+# The input of which an operator sees only the shape or the type.
+UNREAD = MappingProxyType({
+    "CastLike": 1, "EyeLike": 0, "RandomNormalLike": 0, "RandomUniformLike": 0, "Shape": 0,
+    "Size": 0,
+})  # fmt: skip
+
+
+def moved(
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    *,
+    op: str = "",
+    attributes: Mapping[str, Any] = MappingProxyType({}),
+) -> int:
+    """Bytes read and written by one call of the operator of the full name `op`.
+
+    An operand that is given twice is read twice; known numbers on the host are not read.  The
+    bodies of control flow count as often as they run; where that is not known, what they move is
+    left out.
+    """
+    written: int = sum(spec.bytes for spec in outputs if spec is not None)
+    read = sum(
+        _read(op, slot, spec, written) for slot, spec in enumerate(inputs) if isinstance(spec, Spec)
+    )
+    return read + written + (over_bodies(op, inputs, attributes, _of_steps) or 0)
+
+
+def _read(op: str, slot: int, spec: Spec, written: int) -> int:
+    if UNREAD.get(op) == slot:
+        return 0
+    return min(spec.bytes, written) if slot == 0 and op in PARTIAL else spec.bytes
+
+
+def _of_steps(program: Body) -> int:
+    return sum(step.moved for step in program.steps)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The count of one operator: `formula(*inputs, out, **attributes)`.
+
+    Inputs are specs, arrays where they are known host numbers, or None where absent; `out` has one
+    spec per output, None where it is not wanted.
+    """
+
+    domain: str
+    op: str
+    since: int
+    formula: Callable[..., int | None]
+
+
+COSTS = Registry[Cost]("cost")
+
+
+def cost(*names: str, since: int = 1) -> Callable[[Formula], Formula]:
+    """Register the decorated formula for these operators from opset `since` on."""
+
+    def register(formula: Formula) -> Formula:
+        for name in names:
+            COSTS.add(Cost(*split_name(name), since, formula))
+        return formula
+
+    return register
+
+
+def each(table: Mapping[str, int]) -> None:
+    """Register operators that count so many operations for each element of their result."""
+    for name, operations in table.items():
+        _each(name, operations)
+
+
+def _each(name: str, operations: int) -> None:
+    @cost(name)
+    def formula(*_: Any, out: Sequence[Any], **__: Any) -> int:
+        return operations * made(out)
+
+
+def free(names: Iterable[str]) -> None:
+    """Register operators that only move data."""
+    cost(*names)(lambda *_, **__: 0)
+
+
+def find(domain: str, op: str, version: int) -> Cost | None:
+    """The cost of an operator at an opset version, or None. The newest old enough wins."""
+    return COSTS.find(domain, op, version)
+
+
+def costs() -> list[Cost]:
+    """Every registered cost, by name."""
+    return COSTS.entries()
+
+
+def flops(
+    domain: str,
+    op: str,
+    version: int,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    attributes: Mapping[str, Any],
+) -> int | None:
+    """The floating-point operations of one call, or None where they are not known.
+
+    `inputs` are specs, or numpy arrays for host numbers that are constant; `outputs` are specs.
+    An option that the table of a formula lacks makes the count unknown.
+    """
+    found = find(domain, op, version)
+    if found is None:
+        return None
+    try:
+        counted = found.formula(*inputs, out=tuple(outputs), **attributes)
+    except KeyError:
+        return None
+    return None if counted is None else max(counted, 0)  # attributes may be negative
+
+
+def total(program: Body) -> int | None:
+    """The operations of all steps of a program, or None where those of a step are not known."""
+    counts = [step.flops for step in program.steps]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

@@ -1,0 +1,216 @@
+"""Arithmetic, comparison and logic, element by element, with numpy's broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtool.graph.specs import Spec
+from gradtool.ops.elementwise.kernel_powers import raise_to
+from gradtool.ops.kernels import Window, kernel
+from gradtool.ops.shared.blocks import aligned, block_size
+from gradtool.ops.shared.select import INTEGERS, choose
+from gradtool.ops.shared.types import Array, Arrays, Specs
+
+UNARY = {
+    "Neg": "negative",
+    "Abs": "absolute",
+    "Exp": "exp",
+    "Log": "log",
+    "Sqrt": "sqrt",
+    "Sin": "sin",
+    "Cos": "cos",
+    "Tan": "tan",
+    "Asin": "arcsin",
+    "Acos": "arccos",
+    "Atan": "arctan",
+    "Sinh": "sinh",
+    "Cosh": "cosh",
+    "Asinh": "arcsinh",
+    "Acosh": "arccosh",
+    "Atanh": "arctanh",
+    "Tanh": "tanh",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Round": "rint",
+    "Not": "logical_not",
+    "BitwiseNot": "invert",
+    "Sign": "sign",
+    "IsNaN": "isnan",
+}
+BINARY = {
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "Equal": "equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+}
+
+
+def _unary(name: str, ufunc: str) -> None:
+    @kernel(name, may_inplace=(0,), strided=True)
+    def run(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
+        getattr(xp, ufunc)(x, out=out[0])
+
+
+def _binary(name: str, ufunc: str) -> None:
+    @kernel(name, may_inplace=(0, 1), strided=True)
+    def run(xp: Any, a: Array, b: Array, *, out: Arrays, work: Arrays) -> None:
+        getattr(xp, ufunc)(a, b, out=out[0])
+
+
+for _name, _ufunc in UNARY.items():
+    _unary(_name, _ufunc)
+for _name, _ufunc in BINARY.items():
+    _binary(_name, _ufunc)
+
+
+def _is_float(array: Array | Spec) -> bool:
+    return array.dtype.kind not in "iub"
+
+
+def _div_work(a: Spec, b: Spec, *, out: Specs) -> list[Spec]:
+    return [] if _is_float(out[0]) else [out[0]]
+
+
+@kernel("Div", may_inplace=(0, 1), strided=True, work=_div_work)
+def div(xp: Any, a: Array, b: Array, *, out: Arrays, work: Arrays) -> None:
+    """`a / b`; integers truncate toward zero: `(a - fmod(a, b)) / b`, as in C."""
+    if _is_float(out[0]):
+        xp.divide(a, b, out=out[0])
+    else:
+        xp.fmod(a, b, out=work[0])
+        xp.subtract(a, work[0], out=work[0])
+        xp.floor_divide(work[0], b, out=out[0])
+
+
+@kernel("Mod", may_inplace=(0, 1), strided=True)
+def mod(xp: Any, a: Array, b: Array, *, out: Arrays, work: Arrays, fmod: int = 0) -> None:
+    """The remainder of `a / b`, of the sign of b, or of a with `fmod`."""
+    (xp.fmod if fmod else xp.remainder)(a, b, out=out[0])
+
+
+@kernel("Reciprocal", may_inplace=(0,), strided=True)
+def reciprocal(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
+    xp.divide(x.dtype.type(1), x, out=out[0])
+
+
+@kernel("Pow", may_inplace=(0,), strided=True)
+def power(xp: Any, x: Array, exponent: Array, *, out: Arrays, work: Arrays) -> None:
+    """`x ** exponent` in the type of x, which may differ from the exponent's."""
+    raise_to(xp, x, exponent, out[0])
+
+
+@kernel("IsInf", strided=True)
+def is_inf(
+    xp: Any,
+    x: Array,
+    *,
+    out: Arrays,
+    work: Arrays,
+    detect_negative: int = 1,
+    detect_positive: int = 1,
+) -> None:
+    """Where x is infinite, of the signs that are asked for."""
+    if detect_negative and detect_positive:
+        xp.isinf(x, out=out[0])
+    elif detect_negative or detect_positive:
+        xp.equal(x, x.dtype.type(-np.inf if detect_negative else np.inf), out=out[0])
+    else:
+        out[0].fill(False)
+
+
+@kernel("BitShift", may_inplace=(0, 1), strided=True)
+def bit_shift(xp: Any, x: Array, y: Array, *, out: Arrays, work: Arrays, direction: str) -> None:
+    (xp.left_shift if direction == "LEFT" else xp.right_shift)(x, y, out=out[0])
+
+
+def _fold(xp: Any, ufunc: Any, inputs: Sequence[Array | float], y: Array) -> None:
+    """`y` is the inputs combined from the left; only the first one may be y itself."""
+    first, *rest = inputs
+    if not rest:
+        xp.copyto(y, first)
+        return
+    ufunc(first, rest[0], out=y)
+    for value in rest[1:]:
+        ufunc(y, value, out=y)
+
+
+def _nary(name: str, ufunc: str) -> None:
+    @kernel(name, may_inplace=(0, 1), strided=True)
+    def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays) -> None:
+        _fold(xp, getattr(xp, ufunc), inputs, out[0])
+
+
+for _name, _ufunc in {"Sum": "add", "Max": "maximum", "Min": "minimum"}.items():
+    _nary(_name, _ufunc)
+
+
+@kernel("Mean", may_inplace=(0, 1), strided=True)
+def mean(xp: Any, *inputs: Array, out: Arrays, work: Arrays) -> None:
+    """`(x₁ + … + xₙ) / n`."""
+    _fold(xp, xp.add, inputs, out[0])
+    xp.divide(out[0], out[0].dtype.type(len(inputs)), out=out[0])
+
+
+@kernel("Clip", may_inplace=(0,), strided=True)
+def clip(
+    xp: Any,
+    x: Array,
+    low: Array | None = None,
+    high: Array | None = None,
+    *,
+    out: Arrays,
+    work: Arrays,
+) -> None:
+    """`min(max(x, low), high)`."""
+    if low is not None:
+        x = xp.maximum(x, low, out=out[0])
+    if high is not None:
+        xp.minimum(x, high, out=out[0])
+    elif low is None:
+        xp.copyto(out[0], x)
+
+
+def _where_work(condition: Spec, a: Spec, b: Spec, *, out: Specs) -> list[Spec]:
+    size = block_size(out[0].shape, (condition, a, b))
+    flat = Spec((size,), out[0].dtype)
+    return [flat, flat, Spec((size,), np.dtype(bool))]
+
+
+@kernel("Where", may_inplace=(1, 2), strided=True, work=_where_work)
+def where(xp: Any, condition: Array, a: Array, b: Array, *, out: Arrays, work: Arrays) -> None:
+    y = out[0]
+    for part, (mask, left, right) in aligned(xp, y, (condition, a, b)):
+        t, s, own = (w[w.size - part.size :].reshape(part.shape) for w in work)
+        xp.copyto(own, mask)
+        if y.dtype.itemsize in INTEGERS and y.dtype.kind != "O":
+            choose(xp, own, left, right, part, t, s)
+        else:
+            xp.copyto(t, right)
+            xp.copyto(t, left, where=own)
+            xp.copyto(part, t)
+
+
+def _whole(x: Spec, strides: tuple[int, ...], *, out: Specs) -> Sequence[Window]:
+    return [(0, strides)]
+
+
+def _same(xp: Any, x: Array) -> Array:
+    return x
+
+
+@kernel("Identity", strided=True, view=_whole, dynamic=_same)
+def identity(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
+    xp.copyto(out[0], x)

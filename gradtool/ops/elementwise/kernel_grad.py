@@ -1,0 +1,188 @@
+"""Kernels of the elementwise family's gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtool.graph.specs import Spec
+from gradtool.ops.elementwise.kernel_powers import raise_to
+from gradtool.ops.kernels import kernel
+from gradtool.ops.shared.blocks import pointwise
+from gradtool.ops.shared.select import drop, keep
+from gradtool.ops.shared.types import Array, Arrays, Specs
+
+TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
+
+
+@pointwise("ai.gradtool::AbsGrad", temporaries=1, may_inplace=(0, 1))
+def abs_grad(xp: Any, x: Array, dy: Array, out: Array, t: Array) -> None:
+    xp.multiply(xp.sign(x, out=t), dy, out=out)
+
+
+@pointwise("ai.gradtool::SqrtGrad", temporaries=1, may_inplace=(0, 1))
+def sqrt_grad(xp: Any, y: Array, dy: Array, out: Array, t: Array) -> None:
+    xp.divide(dy, xp.add(y, y, out=t), out=out)
+
+
+@pointwise("ai.gradtool::ReciprocalGrad", temporaries=1, may_inplace=(0, 1))
+def reciprocal_grad(xp: Any, y: Array, dy: Array, out: Array, t: Array) -> None:
+    xp.multiply(y, y, out=t)
+    xp.negative(xp.multiply(dy, t, out=t), out=out)
+
+
+def _times(name: str, ufunc: str, sign: int = 1) -> None:
+    """`dx = ± dy · f(x)`."""
+
+    @pointwise(f"ai.gradtool::{name}", temporaries=1, may_inplace=(0, 1))
+    def run(xp: Any, x: Array, dy: Array, out: Array, t: Array) -> None:
+        xp.multiply(getattr(xp, ufunc)(x, out=t), dy, out=out)
+        if sign < 0:
+            xp.negative(out, out=out)
+
+
+_times("SinGrad", "cos")
+_times("CosGrad", "sin", -1)
+_times("SinhGrad", "cosh")
+_times("CoshGrad", "sinh")
+
+
+@pointwise("ai.gradtool::TanGrad", temporaries=1, may_inplace=(0, 1))
+def tan_grad(xp: Any, y: Array, dy: Array, out: Array, t: Array) -> None:
+    xp.add(xp.multiply(y, y, out=t), 1, out=t)
+    xp.multiply(t, dy, out=out)
+
+
+def _over(
+    name: str, *, square: Callable[..., Any], root: bool, sign: int = 1, temporaries: int = 2
+) -> None:
+    """`dx = ± dy / q` or `± dy / √q` where `square(xp, x, t, …)` leaves q in t."""
+
+    @pointwise(f"ai.gradtool::{name}", temporaries=temporaries, may_inplace=(0, 1))
+    def run(xp: Any, x: Array, dy: Array, out: Array, t: Array, *spare: Array) -> None:
+        square(xp, x, t, *spare)
+        if root:
+            xp.sqrt(t, out=t)
+        xp.divide(dy, t, out=out)
+        if sign < 0:
+            xp.negative(out, out=out)
+
+
+def _one_minus_square(xp: Any, x: Array, t: Array, s: Array) -> None:
+    xp.subtract(1, x, out=t)
+    xp.multiply(t, xp.add(x, 1, out=s), out=t)
+
+
+def _one_plus_square(xp: Any, x: Array, t: Array) -> None:
+    xp.add(xp.multiply(x, x, out=t), 1, out=t)
+
+
+def _square_minus_one(xp: Any, x: Array, t: Array, s: Array) -> None:
+    xp.subtract(x, 1, out=t)
+    xp.multiply(t, xp.add(x, 1, out=s), out=t)
+
+
+_over("AsinGrad", square=_one_minus_square, root=True)
+_over("AcosGrad", square=_one_minus_square, root=True, sign=-1)
+_over("AtanGrad", square=_one_plus_square, root=False, temporaries=1)
+_over("AsinhGrad", square=_one_plus_square, root=True, temporaries=1)
+_over("AcoshGrad", square=_square_minus_one, root=True)
+_over("AtanhGrad", square=_one_minus_square, root=False)
+
+
+@pointwise("ai.gradtool::ErfGrad", temporaries=1, may_inplace=(0, 1))
+def erf_grad(xp: Any, x: Array, dy: Array, out: Array, t: Array) -> None:
+    xp.negative(xp.multiply(x, x, out=t), out=t)
+    xp.multiply(xp.exp(t, out=t), TWO_OVER_ROOT_PI, out=t)
+    xp.multiply(t, dy, out=out)
+
+
+def _pow_work(x: Spec, exponent: Spec, dy: Spec, *, out: Specs) -> list[Spec]:
+    return [Spec(exponent.shape, np.dtype(x.dtype)), Spec(exponent.shape, np.dtype(bool))]
+
+
+@kernel("ai.gradtool::PowGrad", may_inplace=(0,), strided=True, work=_pow_work)
+def pow_grad(xp: Any, x: Array, exponent: Array, dy: Array, *, out: Arrays, work: Arrays) -> None:
+    """`dx = dy · e · x^(e - 1)`, and 0 where e is 0; `out` may be x."""
+    e, zero = work
+    xp.copyto(e, exponent, casting="unsafe")
+    xp.equal(e, 0, out=zero)
+    xp.copyto(e, 1, where=zero)
+    xp.subtract(e, 1, out=e)
+    raise_to(xp, x, e, out[0])
+    xp.copyto(e, exponent, casting="unsafe")
+    xp.multiply(out[0], e, out=out[0])
+    xp.multiply(out[0], dy, out=out[0])
+
+
+@pointwise("ai.gradtool::PowExponentGrad", temporaries=1, masks=2, may_inplace=(0, 2, 3))
+def pow_exponent_grad(
+    xp: Any,
+    x: Array,
+    exponent: Array,
+    y: Array,
+    dy: Array,
+    out: Array,
+    t: Array,
+    vanishes: Array,
+    other: Array,
+) -> None:
+    """The gradient by the exponent: dy · y · ln x, and 0 where y vanishes."""
+    xp.multiply(xp.log(x, out=t), y, out=t)
+    xp.equal(x, 0, out=vanishes)
+    xp.logical_and(vanishes, xp.greater_equal(exponent, 0, out=other), out=vanishes)
+    xp.copyto(t, 0, where=vanishes)
+    xp.multiply(t, dy, out=out)
+
+
+def _extreme(name: str, comparison: str) -> None:
+    @pointwise(f"ai.gradtool::{name}", temporaries=2, masks=2, may_inplace=(0, 2))
+    def run(
+        xp: Any,
+        x: Array,
+        other: Array,
+        dy: Array,
+        out: Array,
+        t: Array,
+        s: Array,
+        wins: Array,
+        ties: Array,
+    ) -> None:
+        """The gradient by the first operand: all of it where that wins, half where both are."""
+        getattr(xp, comparison)(x, other, out=wins)
+        xp.logical_or(wins, xp.not_equal(x, x, out=ties), out=wins)
+        keep(xp, xp.equal(x, other, out=ties), dy, s, t)
+        keep(xp, wins, dy, out, t)
+        xp.add(out, xp.multiply(s, 0.5, out=s), out=out)
+
+
+_extreme("MaxGrad", "greater")
+_extreme("MinGrad", "less")
+
+
+def _clip_masks(x: Spec, low: Spec | None, high: Spec | None, dy: Spec) -> int:
+    return 1 if high is None else 2
+
+
+@pointwise("ai.gradtool::ClipGrad", temporaries=1, masks=_clip_masks, may_inplace=(0, 3))
+def clip_grad(
+    xp: Any,
+    x: Array,
+    low: Array,
+    high: Array,
+    dy: Array,
+    out: Array,
+    t: Array,
+    outside: Array,
+    *above: Array,
+) -> None:
+    """NaN is inside: its gradient passes, so that it stays visible."""
+    outside.fill(False)
+    if low is not None:
+        xp.less(x, low, out=outside)
+    if high is not None:
+        xp.logical_or(outside, xp.greater(x, high, out=above[0]), out=outside)
+    drop(xp, outside, dy, out, t)

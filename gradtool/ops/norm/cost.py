@@ -1,0 +1,184 @@
+"""Normalisation: operations per element, and per statistic.
+
+With N elements and R statistics, the mean takes N + R operations, the variance 3 N + R (the centred
+numbers included), and `1 / √(variance + epsilon)` 3 R.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradtool.ops.costs import cost
+from gradtool.ops.shared.element_counts import Results, Shaped, lines, made, size, wanted
+
+
+def _rows(x: Shaped, axis: int) -> int:
+    rank = len(x.shape)
+    return lines(x.shape, range(axis % rank, rank)) if rank else 1
+
+
+def _groups(x: Shaped, count: int) -> int:
+    return x.shape[0] * count
+
+
+def _affine(n: int, bias: Shaped | None) -> int:
+    """`· rstd · scale + bias`."""
+    return (3 if bias is not None else 2) * n
+
+
+@cost("LayerNormalization")
+def layer_normalization(
+    x: Shaped, _: Shaped, bias: Shaped | None = None, *, out: Results, axis: int = -1, **__: Any
+) -> int:
+    """`(x - mean) · rstd · scale + bias`."""
+    del out
+    return 4 * size(x) + 5 * _rows(x, axis) + _affine(size(x), bias)
+
+
+@cost("RMSNormalization")
+def rms_normalization(x: Shaped, _: Shaped, *, out: Results, axis: int = -1, **__: Any) -> int:
+    """`x / √(mean(x²) + epsilon) · scale`."""
+    del out
+    return 4 * size(x) + 4 * _rows(x, axis)
+
+
+@cost("GroupNormalization")
+def group_normalization(
+    x: Shaped, _: Shaped, bias: Shaped, *, out: Results, num_groups: int, **__: Any
+) -> int:
+    """`(x - mean) · rstd · scale + bias`, over groups of channels."""
+    del out
+    return 4 * size(x) + 5 * _groups(x, num_groups) + _affine(size(x), bias)
+
+
+@cost("InstanceNormalization")
+def instance_normalization(
+    x: Shaped, scale: Shaped, bias: Shaped, *, out: Results, **_: Any
+) -> int:
+    """The same, over single channels."""
+    return group_normalization(x, scale, bias, out=out, num_groups=x.shape[1])
+
+
+def _by_batch(x: Shaped, out: Results) -> int:
+    """Normalised by the batch; a running statistic is `momentum · old + (1 - momentum) · new`."""
+    channels = x.shape[1]
+    running = sum(wanted(out, index) for index in (1, 2))
+    return 7 * size(x) + 5 * channels + 3 * channels * running
+
+
+@cost("BatchNormalization")
+def batch_normalization(
+    x: Shaped, *_: Shaped, out: Results, training_mode: int = 0, **__: Any
+) -> int:
+    """`(x - mean) · (scale / √(var + epsilon)) + bias`."""
+    return _by_batch(x, out) if training_mode else 3 * size(x) + 3 * x.shape[1]
+
+
+@cost("ai.gradtool::BatchNormalizationTraining")
+def batch_normalization_training(x: Shaped, *_: Shaped, out: Results, **__: Any) -> int:
+    """By the statistics of the batch."""
+    return _by_batch(x, out)
+
+
+def _by_plane(x: Shaped, statistics: int, out: Results) -> int:
+    """`dx = factor · dy - n · m₂ - m₁`, with `factor = rstd · scale` and the means m of the sums.
+
+    The sums take 5 N: `n = (x - mean) · rstd`, `dscale = Σ dy · n`, `dbias = Σ dy`.
+    """
+    return 5 * size(x) + (4 * size(x) + 4 * statistics if wanted(out, 0) else 0)
+
+
+@cost("ai.gradtool::BatchNormalizationGrad")
+def batch_normalization_grad(x: Shaped, *_: Shaped, out: Results, **__: Any) -> int:
+    """By the statistics that the forward pass kept."""
+    return _by_plane(x, x.shape[1], out)
+
+
+@cost("ai.gradtool::BatchNormalizationGradScale")
+def batch_normalization_grad_scale(x: Shaped, *_: Shaped, out: Results) -> int:
+    """`Σ dy · (x - mean) · rstd`."""
+    del out
+    return 4 * size(x)
+
+
+@cost("ai.gradtool::GroupNormalizationGrad")
+def group_normalization_grad(
+    x: Shaped, *_: Shaped, out: Results, num_groups: int, **__: Any
+) -> int:
+    """The statistics are computed again; the centred numbers serve twice."""
+    groups = _groups(x, num_groups)
+    return 3 * size(x) + 5 * groups + _by_plane(x, groups, out)
+
+
+def _by_row(n: int, rows: int, out: Results, *, centre: bool) -> int:
+    """From `n`, computed: `dx = rstd · (dn - mean(dn) - n · mean(dn · n))` with `dn = dy · scale`.
+
+    `dscale = Σ dy · n`, `dbias = Σ dy`; of a single row there is nothing to add up.
+    """
+    added = n if rows > 1 else 0
+    count = 0
+    if wanted(out, 0):
+        count += (8 * n + 2 * rows) if centre else (6 * n + rows)
+    if wanted(out, 1):
+        count += n + added
+    return count + (added if wanted(out, 2) else 0)
+
+
+@cost("ai.gradtool::LayerNormalizationGrad")
+def layer_normalization_grad(
+    x: Shaped, _: Shaped, mean: Any, rstd: Any, __: Shaped, *, out: Results, axis: int, **___: Any
+) -> int:
+    """By the statistics that the forward pass kept, or computed again."""
+    n, rows = size(x), _rows(x, axis)
+    again = 0 if mean is not None and rstd is not None else 3 * n + 5 * rows
+    return again + 2 * n + _by_row(n, rows, out, centre=True)
+
+
+@cost("ai.gradtool::RMSNormalizationGrad")
+def rms_normalization_grad(x: Shaped, *_: Shaped, out: Results, axis: int, **__: Any) -> int:
+    """The mean square is computed again."""
+    n, rows = size(x), _rows(x, axis)
+    return 3 * n + 4 * rows + _by_row(n, rows, out, centre=False)
+
+
+@cost("LpNormalization")
+def lp_normalization(x: Shaped, *, out: Results, axis: int = -1, p: int = 2) -> int:
+    """`x / |x|ₚ`."""
+    del out
+    return 3 * size(x) + (lines(x.shape, [axis]) if p == 2 else 0)
+
+
+@cost("ai.gradtool::LpNormalizationGrad")
+def lp_normalization_grad(x: Shaped, _: Shaped, *, out: Results, axis: int, p: int) -> int:
+    """`dx = (dy - slope · Σ dy · y) / |x|ₚ`, with the slope y, or sign x."""
+    del out
+    return (8 if p == 2 else 9) * size(x) + (lines(x.shape, [axis]) if p == 2 else 0)
+
+
+@cost("MeanVarianceNormalization")
+def mean_variance_normalization(x: Shaped, *, out: Results, axes: Sequence[int] = (0, 2, 3)) -> int:
+    """`(x - mean) / (std + 1e-9)`."""
+    del out
+    return 5 * size(x) + 4 * lines(x.shape, axes)
+
+
+@cost("ai.gradtool::MeanVarianceNormalizationGrad")
+def mean_variance_normalization_grad(
+    x: Shaped, _: Shaped, *, out: Results, axes: Sequence[int]
+) -> int:
+    """`(dy - mean(dy) - (x - mean) · share) / (std + 1e-9)`, `share = mean(…) / …`."""
+    del out
+    return 11 * size(x) + 8 * lines(x.shape, axes)
+
+
+@cost("LRN")
+def lrn(_: Shaped, *, out: Results, size: int, **__: Any) -> int:
+    """`x / (bias + alpha / size · Σ x²)^beta`, the sum over `size` channels."""
+    return made(out) * (size + 5)
+
+
+@cost("ai.gradtool::LRNGrad")
+def lrn_grad(_: Shaped, __: Shaped, *, out: Results, size: int, **___: Any) -> int:
+    """`dy · b^-β - 2αβ/size · x · Σ dy · x · b^(-β - 1)`, with the base b computed again."""
+    return made(out) * (2 * size + 11)

@@ -1,0 +1,86 @@
+"""What ranks compute together in the middle of a step: small, and in the order of ranks.
+
+All of them run the same steps in the same order.  Where nobody said who takes part, each of them
+is taken to be as this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtool.graph.specs import Spec
+from gradtool.ops.kernels import kernel
+from gradtool.ops.ranks.members import taking_part
+from gradtool.ops.shared.types import Array, Arrays, Specs
+
+
+def _exchange(own: Array, into: Array) -> None:
+    """What every rank has, `[ranks, *shape]`, in their order."""
+    group = taking_part()
+    if group is None:
+        np.copyto(into, own)
+    else:
+        group.exchange(own, into)
+
+
+def _moments_work(mean: Spec, *_rest: Spec, out: Specs, ranks: int) -> list[Spec]:
+    return [Spec((2, *mean.shape), mean.dtype), Spec((ranks, 2, *mean.shape), mean.dtype)]
+
+
+@kernel("ai.gradtool::RanksMoments", work=_moments_work)
+def ranks_moments(
+    xp: Any, mean: Array, variance: Array, running_mean: Array, running_var: Array, *,
+    out: Arrays, work: Arrays, ranks: int,
+) -> None:  # fmt: skip
+    """`m = mean(m_r)` and `v = mean(v_r + (m_r - m)²)` over ranks that have as many examples.
+
+    Source: Chan, Golub and LeVeque 1983, with parts of one size.
+    """
+    own, found = work
+    xp.copyto(own[0], mean)
+    xp.copyto(own[1], variance)
+    _exchange(own, found)
+    means, variances = found[:, 0], found[:, 1]
+    whole, spread = (
+        (o if o is not None else s) for o, s in zip((*out, None)[:2], own, strict=True)
+    )
+    xp.mean(means, axis=0, out=whole)
+    xp.subtract(means, whole, out=means)
+    xp.multiply(means, means, out=means)
+    xp.add(means, variances, out=means)
+    xp.mean(means, axis=0, out=spread)
+
+
+def _mean_work(x: Spec, *, out: Specs, ranks: int) -> list[Spec]:
+    return [Spec((ranks, *x.shape), x.dtype)]
+
+
+@kernel("ai.gradtool::RanksMean", work=_mean_work)
+def ranks_mean(xp: Any, x: Array, *, out: Arrays, work: Arrays, ranks: int) -> None:
+    """The mean over ranks, added up in their order."""
+    _exchange(x, work[0])
+    xp.mean(work[0], axis=0, out=out[0])
+
+
+def _part_work(
+    x: Spec, *, out: Specs, counts: Sequence[int], rank: int, shape: Sequence[int], ordered: int
+) -> list[Spec]:
+    """What other ranks send, where it is added up here."""
+    return [Spec((len(counts), counts[rank]), x.dtype)] if ordered or x.dtype.itemsize < 4 else []
+
+
+@kernel("ai.gradtool::RanksPart", work=_part_work)
+def ranks_part(
+    xp: Any, x: Array, *, out: Arrays, work: Arrays, counts: Sequence[int], rank: int,
+    shape: Sequence[int], ordered: int,
+) -> None:  # fmt: skip
+    """The sum over ranks of this one's part of an array, in the order of memory."""
+    flat, own = np.ascontiguousarray(x).reshape(-1), out[0].reshape(-1)
+    group = taking_part()
+    if group is None:
+        np.copyto(own, flat[sum(counts[:rank]) :][: counts[rank]])
+    else:
+        group.scatter(flat, counts, own, work[0] if work else None)

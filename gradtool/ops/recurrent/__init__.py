@@ -1,0 +1,1 @@
+"""Recurrent operators: LSTM, GRU and RNN."""

@@ -1,0 +1,47 @@
+"""Reductions: so many operations per element read, and per result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtool.ops.costs import cost, each
+from gradtool.ops.shared.element_counts import Results, Shaped, made, size
+
+# Operations per element, and per result.
+REDUCTIONS = {
+    "ReduceSum": (1, 0),
+    "ReduceMax": (1, 0),
+    "ReduceMin": (1, 0),
+    "ReduceProd": (1, 0),
+    "ReduceMean": (1, 1),
+    "ReduceL1": (2, 0),
+    "ReduceL2": (2, 1),
+    "ReduceSumSquare": (2, 0),
+    "ReduceLogSum": (1, 1),
+    "ReduceLogSumExp": (4, 2),  # max, -, exp, Σ; log, +
+}
+
+
+def _reduction(name: str, elements: int, results: int) -> None:
+    @cost(name)
+    def formula(x: Shaped, *_: Any, out: Results, **__: Any) -> int:
+        return elements * size(x) + results * made(out)
+
+
+for _name, _counts in REDUCTIONS.items():
+    _reduction(_name, *_counts)
+
+each({
+    "CumProd": 1,
+    "CumSum": 1,
+    "ai.gradtool::CumProdGrad": 4,  # a sum of products from the end, times a product from the front
+    "ai.gradtool::ReduceLogSumExpGrad": 3,  # exp(x - y) · dy
+    "ai.gradtool::ReduceProdGrad": 4,  # products before and after, times each other, times dy
+})  # fmt: skip
+
+
+@cost("ai.gradtool::ReduceExtremeGrad")
+def reduce_extreme_grad(x: Shaped, y: Shaped, _: Shaped, *, out: Results, **__: Any) -> int:
+    """`dx = dy / k` at the k elements that equal y."""
+    del out
+    return 2 * size(x) + size(y)

@@ -1,0 +1,78 @@
+"""Kernels of the gradients of reductions; `y` and `dy` have the reduced axes, of size one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtool.graph.specs import Spec
+from gradtool.ops.kernels import kernel
+from gradtool.ops.shared.blocks import pointwise
+from gradtool.ops.shared.sums import accumulator, blocks, mapped_sum, mapped_work
+from gradtool.ops.shared.types import Array, Arrays, Index, Specs
+
+
+def _extreme_work(x: Spec, y: Spec, dy: Spec, *, out: Specs, axes: Sequence[int]) -> list[Spec]:
+    wide = accumulator(x.dtype)
+    return [Spec(y.shape, wide), *mapped_work(x, axes, Spec(y.shape, wide), wide)]
+
+
+@kernel("ai.gradtool::ReduceExtremeGrad", may_inplace=(0,), strided=True, work=_extreme_work)
+def reduce_extreme_grad(
+    xp: Any,
+    x: Array,
+    y: Array,
+    dy: Array,
+    *,
+    out: Arrays,
+    work: Arrays,
+    axes: Sequence[int],
+) -> None:
+    """`dx = dy / k` at the k elements that equal y, else 0; `out` may be x."""
+    share, *work = work
+
+    def hits(index: Index, t: Array) -> None:
+        xp.equal(x[index], y[_place(index, axes)], out=t)
+
+    mapped_sum(xp, x, axes, hits, share, work)
+    xp.divide(dy, share, out=share)
+    for index in blocks(x.shape):
+        part = out[0][index]
+        hit = work[0][: part.size].reshape(part.shape)
+        hits(index, hit)
+        xp.multiply(hit, share[_place(index, axes)], out=part, casting="unsafe")
+
+
+def _place(index: Index, axes: Sequence[int]) -> Index:
+    """Where a block of x lies in an array whose axes `axes` have size one."""
+    return tuple(slice(None) if i in axes else s for i, s in enumerate(index))
+
+
+@pointwise("ai.gradtool::ReduceLogSumExpGrad", temporaries=1, may_inplace=(0,))
+def reduce_log_sum_exp_grad(xp: Any, x: Array, y: Array, dy: Array, out: Array, t: Array) -> None:
+    xp.exp(xp.subtract(x, y, out=t), out=t)
+    xp.multiply(t, dy, out=out)
+
+
+def _products_bytes(x: Spec, dy: Spec, *, out: Specs, axes: Sequence[int]) -> int:
+    return 3 * x.bytes
+
+
+@kernel("ai.gradtool::ReduceProdGrad", temporaries=_products_bytes)
+def reduce_prod_grad(xp: Any, x: Array, dy: Array, *, axes: Sequence[int]) -> Array:
+    """`dxᵢ = dy · (Π xⱼ before i) · (Π xⱼ after i)`."""
+    front = tuple(range(len(axes)))
+    moved = xp.moveaxis(x, axes, front)
+    cut = len(axes)
+    column = moved.reshape(math.prod(moved.shape[:cut]), math.prod(moved.shape[cut:]))
+    dtype = x.dtype if xp is np else accumulator(x.dtype)  # CuPy's products have no bfloat16
+    others = xp.ones(column.shape, dtype)
+    running = xp.ones(column.shape, dtype)
+    if len(column) > 1:
+        xp.cumprod(column[:-1], axis=0, out=others[1:])
+        xp.cumprod(column[:0:-1], axis=0, out=running[-2::-1])
+    xp.multiply(others, running, out=others)
+    return dy * xp.moveaxis(others.reshape(moved.shape), front, axes)

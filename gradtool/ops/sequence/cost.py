@@ -1,0 +1,11 @@
+"""Sequences and optional values only move tensors."""
+
+from __future__ import annotations
+
+from gradtool.ops.costs import free
+
+free((
+    "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",
+    "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
+    "SplitToSequence",
+))  # fmt: skip

@@ -1,0 +1,1 @@
+"""Layouts, windows, joins and borders: data that move."""

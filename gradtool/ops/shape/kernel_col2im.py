@@ -1,0 +1,106 @@
+"""Col2Im and its gradient: blocks of an image laid out as columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtool.ops.kernels import kernel
+from gradtool.ops.shared.types import Array, Arrays, Index
+
+
+def _overlaps(
+    image: Sequence[int],
+    block: Sequence[int],
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Iterator[tuple[tuple[int, ...], Index, Index, list[int]]]:
+    """`(offset, places, pixels, counts)` for each offset within a block.
+
+    The blocks at `places` have their element `offset` at `pixels`: slices, one for each axis.
+    There are `counts` blocks along the axes.
+    """
+    rank = len(image)
+    dilations, strides = dilations or [1] * rank, strides or [1] * rank
+    pads = pads or [0] * 2 * rank
+    counts = [
+        (image[a] + pads[a] + pads[rank + a] - dilations[a] * (block[a] - 1) - 1) // strides[a] + 1
+        for a in range(rank)
+    ]
+    for offset in itertools.product(*map(range, block)):
+        places, pixels = [], []
+        for a in range(rank):
+            shift = offset[a] * dilations[a] - pads[a]
+            first = max(0, -(shift // strides[a]))
+            last = max(first, min(counts[a], (image[a] - 1 - shift) // strides[a] + 1))
+            start = first * strides[a] + shift
+            places.append(slice(first, last))
+            pixels.append(slice(start, start + (last - first) * strides[a], strides[a]))
+        yield offset, tuple(places), tuple(pixels), counts
+
+
+def _columns(x: Array, channels: int, block: Sequence[int], counts: Sequence[int]) -> Array:
+    """`x[N, C · block, blocks]` as `[N, C, *block, *blocks]`."""
+    return x.reshape(len(x), channels, *block, *counts)
+
+
+@kernel("Col2Im", host=(1, 2))
+def col2im(
+    xp: Any,
+    x: Array,
+    image: Array,
+    block: Array,
+    *,
+    out: Arrays,
+    work: Arrays,
+    **attributes: Any,
+) -> None:
+    """The sum of all blocks, each at its place in the image."""
+    y = out[0]
+    y.fill(0)
+    block = np.ravel(block).tolist()
+    for offset, places, pixels, counts in _overlaps(y.shape[2:], block, **attributes):
+        window = y[:, :, *pixels]
+        xp.add(window, _columns(x, y.shape[1], block, counts)[:, :, *offset, *places], out=window)
+
+
+@kernel("ai.gradtool::Col2ImGrad", host=(1,))
+def col2im_grad(
+    xp: Any,
+    dy: Array,
+    block: Array,
+    *,
+    out: Arrays,
+    work: Arrays,
+    **attributes: Any,
+) -> None:
+    """The blocks of dy; zero where a block reaches over the border."""
+    dx = out[0]
+    dx.fill(0)
+    block = np.ravel(block).tolist()
+    for offset, places, pixels, counts in _overlaps(dy.shape[2:], block, **attributes):
+        columns = _columns(dx, dy.shape[1], block, counts)
+        xp.copyto(columns[:, :, *offset, *places], dy[:, :, *pixels])
+
+
+@kernel("ReverseSequence", host=(1,), strided=True)
+def reverse_sequence(
+    xp: Any,
+    x: Array,
+    lengths: Array,
+    *,
+    out: Arrays,
+    work: Arrays,
+    batch_axis: int = 1,
+    time_axis: int = 0,
+) -> None:
+    """The first `lengths[b]` elements of each sequence in reverse order, the rest as it is."""
+    y = xp.moveaxis(out[0], (batch_axis, time_axis), (0, 1))
+    x = xp.moveaxis(x, (batch_axis, time_axis), (0, 1))
+    for given, written, length in zip(x, y, np.ravel(lengths).tolist(), strict=True):
+        xp.copyto(written[:length], given[:length][::-1])
+        xp.copyto(written[length:], given[length:])

@@ -1,0 +1,1 @@
+"""Idioms of several families: accumulation, blocks, bounds, types."""

@@ -1,0 +1,127 @@
+"""Elementwise functions of several steps, a block that stays in cache at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtool.graph.specs import Spec
+from gradtool.operators.grain import at_a_time
+from gradtool.ops.kernels import F, Function, kernel
+from gradtool.ops.shared.sums import BLOCK, accumulator, blocks, largest_block
+from gradtool.ops.shared.types import Array, Arrays, Specs
+
+
+def pointwise(
+    name: str,
+    *,
+    temporaries: int | Callable[..., int] = 0,
+    masks: int | Callable[..., int] = 0,
+    may_inplace: tuple[int, ...] = (),
+    strided: bool = True,
+) -> Callable[[F], F]:
+    """Register `f(xp, *inputs, out, *temporaries, *masks, **attributes)` as a kernel.
+
+    `f` sees one block at a time: inputs broadcast to the output, and scratch of its size, of the
+    output's type and bool, at the end of its buffer: planned memory is then used to the end even
+    where blocks are smaller.  How many may be functions of the inputs and the attributes.
+    Half-precision blocks are converted to float32 and back.  Inputs named by `may_inplace` may be
+    the output: `f` reads them before it writes.
+    """
+
+    def work(*inputs: Spec | None, out: Specs, **attributes: Any) -> list[Spec]:
+        y = out[0]
+        size = block_size(y.shape, inputs)
+        wide = accumulator(y.dtype)
+        counts = (temporaries, masks)
+        spare, flags = (n(*inputs, **attributes) if callable(n) else n for n in counts)
+        if wide != y.dtype:
+            spare += 1 + sum(i is not None and _is_narrow(i, y) for i in inputs)
+        return [Spec((size,), wide)] * spare + [Spec((size,), np.dtype(bool))] * flags
+
+    def register(function: F) -> F:
+        """Register what computes one block as the kernel of the operator."""
+
+        def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **attributes: Any) -> None:
+            y = out[0]
+            narrow = accumulator(y.dtype) != y.dtype
+            scratch: Arrays = []
+            for part, given in aligned(xp, y, inputs):
+                if not scratch or scratch[0].shape != part.shape:
+                    scratch = [w[w.size - part.size :].reshape(part.shape) for w in work]
+                if narrow:
+                    _in_float32(xp, function, part, given, scratch, attributes)
+                else:
+                    function(xp, *given, part, *scratch, **attributes)
+
+        run.__name__ = function.__name__
+        run.__doc__ = function.__doc__
+        kernel(name, may_inplace=may_inplace, strided=strided, work=work)(run)
+        return function
+
+    return register
+
+
+def block_size(shape: Sequence[int], inputs: Sequence[Spec | None]) -> int:
+    """How many elements the largest block of `aligned` has for an output of this shape.
+
+    Flat blocks are assumed where nothing is broadcast; those of arrays with gaps may be smaller.
+    """
+    shapes = (tuple(i.shape) for i in inputs if i is not None and math.prod(i.shape) != 1)
+    if all(s == tuple(shape) for s in shapes):
+        return min(at_a_time(BLOCK), math.prod(shape))
+    return largest_block(shape)
+
+
+def aligned(xp: Any, y: Array, inputs: Arrays) -> Iterator[tuple[Array, Arrays]]:
+    """The blocks of the output, each with those of the inputs; numbers stay as they are."""
+    numbers = [i is None or i.size == 1 for i in inputs]
+    same = (i.shape == y.shape and i.flags.c_contiguous for i in (y, *inputs) if _is_array(i, y))
+    if all(same):
+        y = y.reshape(-1)
+        inputs = [i if n else i.reshape(-1) for i, n in zip(inputs, numbers, strict=True)]
+    inputs = [
+        i if i is None else i.reshape(()) if n else xp.broadcast_to(i, y.shape)
+        for i, n in zip(inputs, numbers, strict=True)
+    ]
+    for index in blocks(y.shape):
+        yield y[index], [i if n else i[index] for i, n in zip(inputs, numbers, strict=True)]
+
+
+def _is_array(i: Array, y: Array) -> bool:
+    return i is not None and (i is y or i.size != 1)
+
+
+def _is_narrow(i: Spec, y: Spec) -> bool:
+    """Whether the blocks of an input are converted with those of the output."""
+    return i.dtype == y.dtype and math.prod(i.shape) != 1
+
+
+def _in_float32(
+    xp: Any,
+    function: Function,
+    part: Array,
+    given: Arrays,
+    scratch: Arrays,
+    attributes: Mapping[str, Any],
+) -> None:
+    """Call with half-precision blocks converted to float32, and the result converted back.
+
+    Only floats of the output's type are converted; masks and absent inputs are not.
+    """
+    wide, rooms = [], list(scratch)
+    for block in given:
+        if block is None or block.dtype != part.dtype:
+            wide.append(block)
+        elif block.ndim != part.ndim:
+            wide.append(block.astype(accumulator(block.dtype)))
+        else:
+            room = rooms.pop(0)
+            xp.copyto(room, block)
+            wide.append(room)
+    result, *spare = rooms
+    function(xp, *wide, result, *spare, **attributes)
+    xp.copyto(part, result, casting="unsafe")

@@ -1,0 +1,1 @@
+"""Grids, samples, regions of interest and boxes."""

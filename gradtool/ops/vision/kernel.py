@@ -1,0 +1,63 @@
+"""Images: grids, samples, regions of interest, boxes, decoding."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.graph.specs import Spec
+from gradtool.ops.kernels import kernel
+from gradtool.ops.shared.sums import accumulator
+from gradtool.ops.shared.types import Array, Specs
+from gradtool.text.extras import install
+
+
+def axis_positions(size: int, align_corners: int) -> Array:
+    """The normalised positions of the elements of an axis."""
+    if align_corners:
+        return np.linspace(-1, 1, size) if size > 1 else np.zeros(size) - 1
+    return (2 * np.arange(size) + 1) / size - 1
+
+
+@kernel("AffineGrid", host=(1,), temporaries=lambda theta, size, *, out, **_: 2 * out[0].bytes)
+def affine_grid(xp: Any, theta: Array, size: Array, *, align_corners: int = 0) -> Array:
+    """`grid[n, …] = theta[n] @ (x, y, …, 1)`: the last axis comes first."""
+    sizes = [int(s) for s in size[2:]]
+    wide = accumulator(theta.dtype)
+    axes = np.meshgrid(*(axis_positions(s, align_corners) for s in sizes), indexing="ij")
+    points = np.stack([*axes[::-1], np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
+    points = xp.asarray(points.astype(wide))
+    grid = points @ theta.astype(wide, copy=False).swapaxes(1, 2)
+    return grid.reshape(len(theta), *sizes, len(sizes)).astype(theta.dtype, copy=False)
+
+
+@kernel("ImageDecoder", ahead=False)
+def image_decoder(xp: Any, encoded: Array, *, pixel_format: str = "RGB") -> Array:
+    """The pixels `[H, W, channels]` of an encoded image; needs Pillow."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise UsageError(f"ImageDecoder needs Pillow: {install('image')}") from error
+    data = encoded if xp is np else encoded.get()
+    image = Image.open(io.BytesIO(data.tobytes()))
+    if pixel_format == "Grayscale":
+        return xp.asarray(np.array(image.convert("L"))[:, :, None])
+    pixels = np.array(image.convert("RGB"))
+    return xp.asarray(pixels[:, :, ::-1] if pixel_format == "BGR" else pixels)
+
+
+def _grid_bytes(dy: Spec, size: Spec, *, out: Specs, **attributes: Any) -> int:
+    return 2 * dy.bytes
+
+
+@kernel("ai.gradtool::AffineGridGrad", host=(1,), temporaries=_grid_bytes)
+def affine_grid_grad(xp: Any, dy: Array, size: Array, *, align_corners: int = 0) -> Array:
+    """`dtheta[n] = Σ dy[n, p] ⊗ (points[p], 1)`."""
+    sizes = [int(s) for s in size[2:]]
+    axes = np.meshgrid(*(axis_positions(s, align_corners) for s in sizes), indexing="ij")
+    points = np.stack([*axes[::-1], np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
+    wide = dy.reshape(len(dy), -1, len(sizes)).astype(accumulator(dy.dtype), copy=False)
+    return wide.swapaxes(1, 2) @ xp.asarray(points.astype(wide.dtype))

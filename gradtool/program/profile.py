@@ -1,0 +1,77 @@
+"""The seconds that each node of a training step takes, and the file that holds them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, get_args
+
+from gradtool.errors import UsageError
+from gradtool.io.documents import is_number, is_text, read_document, write_document
+from gradtool.ops.native import Kernels
+
+SCHEMA_VERSION = 1
+REPEATS = 5
+_LONGEST = 1e6  # seconds of one node that a file may claim
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The operator of a node and the seconds of one run of it."""
+
+    op: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The time of every node that runs, by its name; the median over `repeats` steps.
+
+    `kernels` are those that were measured; None where a file does not say so.
+    """
+
+    nodes: Mapping[str, Timed]
+    repeats: int
+    kernels: Kernels | None = "numpy"
+
+
+def save(found: Profile, path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write a profile as JSON.
+
+    Raises:
+        UsageError: the file exists without `force`, or cannot be written.
+    """
+    nodes = {name: {"op": t.op, "seconds": t.seconds} for name, t in found.nodes.items()}
+    document = {
+        "schema_version": SCHEMA_VERSION, "kernels": found.kernels, "repeats": found.repeats,
+        "nodes": nodes,
+    }  # fmt: skip
+    write_document(document, path, force=force)
+
+
+def load(path: str | os.PathLike[str]) -> Profile:
+    """Read a profile.
+
+    Raises:
+        UsageError: the file cannot be read or is no profile.
+    """
+    document = read_document(path, SCHEMA_VERSION)
+    nodes, repeats = document.get("nodes"), document.get("repeats", 1)
+    if not isinstance(nodes, dict) or not is_number(repeats):
+        raise UsageError(f"{path}: is no profile: write one with gradtool run --profile FILE")
+    kernels = document.get("kernels")
+    if kernels not in (None, *get_args(Kernels)):
+        known = ", ".join(get_args(Kernels))
+        raise UsageError(f"{path}: is no profile: its kernels are none of {known}")
+    timed = {name: _timed(path, name, found) for name, found in nodes.items()}
+    return Profile(MappingProxyType(timed), int(repeats), kernels)
+
+
+def _timed(path: str | os.PathLike[str], name: str, found: Any) -> Timed:
+    if isinstance(found, dict):
+        op, seconds = found.get("op"), found.get("seconds")
+        if is_text(op) and is_number(seconds) and 0 <= seconds <= _LONGEST:
+            return Timed(op, float(seconds))
+    raise UsageError(f"{path}: node {name!r} needs an op and its seconds, a number from 0 on")
