@@ -27,7 +27,7 @@ import gradtool as gt
 from gradtool.exec import agreement
 from gradtool.exec.feeds import sizes
 from gradtool.planning.no_recompute import no_recompute
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
 from gradtool.workloads import plans
 from gradtool.workloads.strategies import STRATEGIES

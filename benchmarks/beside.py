@@ -20,10 +20,10 @@ import numpy as np
 
 import gradtool as gt
 from gradtool.api import read_inputs
-from gradtool.exec.beside import beside
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import measure
+from gradtool.exec.memory_meter import beside
 from gradtool.exec.run import require
 from gradtool.graph.specs import Spec
 from gradtool.planning.plan import Plan

@@ -27,16 +27,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import instances
 
 import gradtool as gt
-from gradtool.planning.ladder.ladder import Ladder
-from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.orders.best import best_order
+from gradtool.planning.pareto.budget_points import Rungs
+from gradtool.planning.pareto.frontier import Ladder
 from gradtool.planning.search.certificate import certificates
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.prove import rounds
 from gradtool.planning.simulate import Simulator
 from gradtool.workloads import plans
-from gradtool.workloads.budgets.answers import Answers
+from gradtool.workloads.budgets.budget_queries import Answers
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 SHARES = (5, 10, 20)

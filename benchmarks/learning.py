@@ -26,7 +26,7 @@ from torch_eager import Eager
 
 import gradtool as gt
 from gradtool.native import library
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "samples"))
 import digits

@@ -20,7 +20,7 @@ import numpy as np
 
 import gradtool as gt
 from gradtool.exec.feeds import sizes
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 
 ROOT = Path(__file__).resolve().parents[1]
 SLACK = 256 * 1024

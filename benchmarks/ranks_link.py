@@ -33,9 +33,9 @@ import onnx_ir as ir
 import gradtool as gt
 from gradtool.ranks.launch import starter
 from gradtool.ranks.mpi import Ranks
+from gradtool.training.callbacks import Watcher
 from gradtool.training.links import Link, parse_rate
 from gradtool.training.reduction import Reducer
-from gradtool.training.watching import Watcher
 
 SPACES = ("gradtool0", "gradtool1")
 HOSTS = ("10.99.0.1", "10.99.0.2")

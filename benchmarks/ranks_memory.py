@@ -27,13 +27,13 @@ from state_bytes import TOKENS, WORDS, gpt2
 import gradtool as gt
 from gradtool.ranks.launch import starter
 from gradtool.ranks.mpi import Ranks
+from gradtool.training.callbacks import Watcher
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import RankLayout, layout
 from gradtool.training.links import Link
-from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
+from gradtool.training.reference_machine import step_seconds
 from gradtool.training.stage_layouts import StageLayout, pipeline
-from gradtool.training.watching import Watcher
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.training import training_graph
 

@@ -30,11 +30,11 @@ from cheapest import cheapest
 
 import gradtool as gt
 from gradtool.errors import OverBudget
-from gradtool.planning.recompute.late import late
+from gradtool.planning.recompute.late_clones import late
 from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.mirrored import mirrored
-from gradtool.planning.recompute.outcome import Outcome, outcome
 from gradtool.planning.recompute.policy import POLICIES
+from gradtool.planning.recompute.result import Outcome, outcome
 from gradtool.planning.recompute.segment_search import sqrt_segments
 from gradtool.planning.schedule import RECOMPUTED
 from gradtool.planning.search.context import SearchContext

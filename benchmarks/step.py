@@ -106,7 +106,7 @@ def compare(
     from gradtool.exec.executor import Executor
     from gradtool.exec.feeds import sizes
     from gradtool.exec.parameters import parameters_of
-    from gradtool.program.bound import bound
+    from gradtool.program.bind_dims import bound
 
     if threads:
         torch.set_num_threads(threads)

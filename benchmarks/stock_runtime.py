@@ -67,7 +67,7 @@ def _forward(subject: Any, folder: Path) -> str:
 
     import gradtool as gt
     from gradtool.exec.feeds import sizes
-    from gradtool.program.bound import bound
+    from gradtool.program.bind_dims import bound
 
     taken = {value.name for value in subject.forward.graph.inputs}
     feeds = {n: a for n, a in subject.feeds.items() if n in taken}  # labels come with the loss

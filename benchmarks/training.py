@@ -39,7 +39,7 @@ from onnx import helper, numpy_helper
 import gradtool as gt
 from gradtool.commands.following import resident
 from gradtool.text.units import parse_bytes
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 np.random.default_rng()  # imported now, so that no row counts it

@@ -29,7 +29,7 @@ from gradtool.errors import (
     UnsupportedGradient,
     UsageError,
 )
-from gradtool.graph.providers import provide
+from gradtool.graph.injection import provide
 from gradtool.text.version import VERSION
 
 TYPE_CHECKING = False  # that of `typing`, which takes longer to import than a page of help takes
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from gradtool.losses.kinds import loss
     from gradtool.ops.gradients import gradient
     from gradtool.ops.kernels import kernel
-    from gradtool.reports.shown import Compared, Explained, Frontier, Report
+    from gradtool.reports.notebook import Compared, Explained, Frontier, Report
     from gradtool.session import Session
     from gradtool.shapes.inference import shape
     from gradtool.training.history import History
@@ -88,10 +88,10 @@ _HOMES = dict.fromkeys(
     ),
     "gradtool.api",
 ) | {
-    "Compared": "gradtool.reports.shown",
-    "Explained": "gradtool.reports.shown",
-    "Frontier": "gradtool.reports.shown",
-    "Report": "gradtool.reports.shown",
+    "Compared": "gradtool.reports.notebook",
+    "Explained": "gradtool.reports.notebook",
+    "Frontier": "gradtool.reports.notebook",
+    "Report": "gradtool.reports.notebook",
     "History": "gradtool.training.history",
     "Session": "gradtool.session",
     "Trainer": "gradtool.training.trainer",
@@ -107,7 +107,7 @@ _HOMES = dict.fromkeys(
 
 # Who plays which role for the rooms below.
 provide("bodies", "gradtool.exec.bodies")
-provide("evaluate", "gradtool.exec.ahead:evaluate")
+provide("evaluate", "gradtool.exec.constant_folding:evaluate")
 provide("rules", "gradtool.ops.gradients:rules")
 provide("timing", "gradtool.exec.timing:at_random")
 

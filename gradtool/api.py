@@ -29,7 +29,7 @@ from gradtool.exec import inputs as sources
 from gradtool.exec.initial import initial_values
 from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
-from gradtool.graph.counted import numbers_of
+from gradtool.graph.counter_rng import numbers_of
 from gradtool.graph.stages import require_no_updates
 from gradtool.ops.native import Kernels
 from gradtool.ops.shared.runtime_limits import limited
@@ -37,15 +37,15 @@ from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
 from gradtool.passes.split import split as split_model
 from gradtool.planning.plan import Plan
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.text.words import some
 from gradtool.workloads import plan_files
-from gradtool.workloads.finishing import save, save_split
+from gradtool.workloads.batch_scaling import PLANS
+from gradtool.workloads.batch_scaling import max_batch as max_batch_of
+from gradtool.workloads.export import save, save_split
 from gradtool.workloads.goals import Budget, Checkpoints, Slowdown
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.groups import require_written
-from gradtool.workloads.growing import PLANS
-from gradtool.workloads.growing import max_batch as max_batch_of
 from gradtool.workloads.names import POINTS
 from gradtool.workloads.opening import load
 from gradtool.workloads.options import documented
@@ -58,7 +58,7 @@ from gradtool.workloads.training import TrainingGraph, training_graph
 
 if TYPE_CHECKING:
     from gradtool.comparison.sides import Side
-    from gradtool.reports.shown import Compared, Explained, Frontier, Report
+    from gradtool.reports.notebook import Compared, Explained, Frontier, Report
 
 Inputs = Mapping[str, np.ndarray[Any, Any]] | str | os.PathLike[str]
 
@@ -251,7 +251,7 @@ def report(
         training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
         print(gt.report([training, gt.mirror(training)], ["keep", "mirror"]))
     """
-    from gradtool.reports.shown import Report
+    from gradtool.reports.notebook import Report
 
     plans = [g if isinstance(g, Plan) else plan(g, kernels=kernels) for g in graphs]
     if names is not None and len(names) != len(plans):
@@ -281,7 +281,7 @@ def frontier(graph: Graph, points: int = POINTS, **options: Any) -> Frontier:
         for point in gt.frontier(training, points=2, strategy="min-cut"):
             point.proof.budget, point.plan.peak  # bytes
     """
-    from gradtool.reports.shown import Frontier
+    from gradtool.reports.notebook import Frontier
 
     found = frontier_of(graph, points, **options)
     return Frontier(found.found, found.kept, found.state)
@@ -352,7 +352,7 @@ def explain(
         print(gt.explain(training, "stem.relu.out"))
     """
     from gradtool.planning.recompute.explain import explain as explain_of
-    from gradtool.reports.shown import Explained
+    from gradtool.reports.notebook import Explained
 
     found = mirror(graph, policy=policy, keep=keep, drop=drop, dims=dims, kernels=kernels)
     require_written(found.work, value)
@@ -390,7 +390,7 @@ def compare(
     """
     from gradtool.comparison import compare as moved
     from gradtool.comparison.sides import snapshot_of
-    from gradtool.reports.shown import Compared
+    from gradtool.reports.notebook import Compared
 
     if len(names) != 2:
         raise UsageError(f"compare: {len(names)} names for two sides")

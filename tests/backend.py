@@ -25,7 +25,7 @@ from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.exec.binding import Bindings
 from gradtool.exec.device import Device
-from gradtool.exec.store import Store
+from gradtool.exec.shared_arena import Store
 from gradtool.io.definitions import expand_definitions
 from gradtool.ops import kernels as registry
 from gradtool.passes.lower_contrib import lower_contrib

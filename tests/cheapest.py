@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradtool.errors import OverBudget
-from gradtool.planning.ladder.ladder import Ladder
-from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.orders.best import best_order
+from gradtool.planning.pareto.budget_points import Rungs
+from gradtool.planning.pareto.frontier import Ladder
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.search.certificate import Certificate, certificates
 from gradtool.planning.search.context import SearchContext

@@ -17,7 +17,7 @@ from onnx import numpy_helper, parser
 
 from gradtool import cli
 from gradtool.native import library
-from gradtool.planning.ladder import needed
+from gradtool.planning.pareto import requirements
 
 SHARE = float(os.environ.get("GRADTOOL_TRIALS", "0.2"))  # 1: `scripts/test --all`, 0.5: .ci/run
 
@@ -27,7 +27,7 @@ if not library.is_available():  # a test that comes to search for a plan is skip
     def _skipped() -> str:
         pytest.skip(f"no search without the native library: {library.status()[1]}")
 
-    needed.lacking = _skipped
+    requirements.lacking = _skipped
 
 
 def trials(count: int) -> int:

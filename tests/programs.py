@@ -11,7 +11,7 @@ import numpy as np
 from gradtool.graph.specs import Spec, contiguous
 from gradtool.ops import kernels as kernel
 from gradtool.program import Program, Step, Value, View
-from gradtool.program.overwriting import overwriting
+from gradtool.program.donation import overwriting
 
 FLOAT = np.dtype(np.float32)
 

@@ -22,10 +22,10 @@ from gradtool import api
 from gradtool.exec.differences import results
 from gradtool.exec.feeds import defaults, sizes
 from gradtool.exec.ort_agreement import TOLERANCE
-from gradtool.passes import _waiting
+from gradtool.passes import control_edges
 from gradtool.passes.barrier import is_clone
 from gradtool.passes.widen import widen
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 LEVELS = {"default": {}, "bare": {"graph_optimization_level": "ORT_DISABLE_ALL"}}
@@ -98,7 +98,7 @@ def _rows(
         for name, files, barrier in _files(made, variant, dims):
             paths = [folder / f"{i}.onnx" for i in range(len(files))]
             # What is done to large results is done to those of any size, in small graphs, too.
-            with patch.object(_waiting, "LARGE", 1):
+            with patch.object(control_edges, "LARGE", 1):
                 for path, file in zip(paths, files, strict=True):
                     gt.save(file, path, force=True, barrier=barrier)
             for level, how in LEVELS.items():

@@ -144,8 +144,8 @@ def test_where_there_is_no_room_for_a_larger_batch_the_session_goes_on(step, mon
         session.step(batch_of(2))
         kept = session.values()
         with monkeypatch.context() as patched:
-            patched.setattr("gradtool.exec.room.CHECKED", 4096)
-            patched.setattr("gradtool.exec.room.memory", lambda: (4096 * 8, 4096 * 8))
+            patched.setattr("gradtool.exec.available_memory.CHECKED", 4096)
+            patched.setattr("gradtool.exec.available_memory.memory", lambda: (4096 * 8, 4096 * 8))
             with pytest.raises(gt.DeviceError, match="no room for an arena"):
                 session.step(batch_of(5000))
         for name, array in session.values().items():

@@ -92,7 +92,7 @@ def _write(model: Any, path: Path) -> None:
     import onnx
     import onnx_ir as ir
 
-    from gradtool.workloads.finishing import save
+    from gradtool.workloads.export import save
     from gradtool.workloads.rewriting import Rewritten
     from gradtool.workloads.training import TrainingGraph
 

@@ -9,7 +9,7 @@ import click
 from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.options import together
 from gradtool.commands.output import Reporter
-from gradtool.commands.telling import FORMATS
+from gradtool.commands.render_verdicts import FORMATS
 from gradtool.errors import UsageError
 
 _FLAGS = together(
@@ -48,18 +48,18 @@ def command(call: Call, /, *, names: tuple[str, ...], **flags: Any) -> int:  # f
     globs; all of them by default.
     """
     from gradtool.check.cases import chosen
-    from gradtool.commands import checking, telling
+    from gradtool.commands import checking, render_verdicts
     from gradtool.commands.configured import require
 
     config = require(call)
     cases = chosen(config.cases, names)
     printed = () if flags["form"] is None else (flags["form"],)
-    outputs = telling.parse_outputs((*flags["outputs"], *printed))
+    outputs = render_verdicts.parse_outputs((*flags["outputs"], *printed))
     if flags["listing"]:
         _list(call.reporter, config.baseline, cases, outputs)
         return 0
     gate = checking.judged(call.reporter, config, cases, flags)
-    telling.tell(call.reporter, gate, outputs)
+    render_verdicts.tell(call.reporter, gate, outputs)
     return checking.exit_code(gate, zero=flags["exit_zero"])
 
 

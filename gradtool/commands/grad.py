@@ -89,7 +89,7 @@ def command(
     from gradtool.commands.writing import require_models
     from gradtool.passes.parameters_as_inputs import parameters_as_inputs
     from gradtool.passes.split import split as split_model
-    from gradtool.workloads.finishing import save, save_split
+    from gradtool.workloads.export import save, save_split
 
     asked = meant(call, [model], Sizes(dims, shapes, batch, values), options, sized=False)
     targets = _targets(asked.source, output, split=split)

@@ -12,7 +12,7 @@ import click
 
 from gradtool.commands.group import Passed, group
 from gradtool.errors import GradtoolError, Interrupted
-from gradtool.graph.blame import NodeFailed
+from gradtool.graph.error_context import NodeFailed
 from gradtool.text.warned import one_line_warnings
 from gradtool.text.words import suggest
 

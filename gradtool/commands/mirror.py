@@ -76,7 +76,7 @@ def command(
 
     from gradtool.commands import comparing, plans, writing
     from gradtool.commands.workloads import open_workloads
-    from gradtool.planning.ladder.needed import lacking
+    from gradtool.planning.pareto.requirements import lacking
     from gradtool.planning.recompute.policy import policy_named
     from gradtool.workloads import strategies
     from gradtool.workloads.names import KEEP, LIGHT, REORDER

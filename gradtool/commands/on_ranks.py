@@ -213,7 +213,7 @@ class Prices:
 def _prices(path: str | None, kernels: Kernels, reporter: Reporter) -> Prices:
     """Those of a file; a line says where they are of other kernels than what is laid out."""
     from gradtool.program import profile
-    from gradtool.training.nominal import step_seconds
+    from gradtool.training.reference_machine import step_seconds
 
     if path is None:
         return Prices("a nominal machine", step_seconds)

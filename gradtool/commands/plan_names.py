@@ -44,9 +44,9 @@ def require(name: str) -> None:
         DeviceError: it is searched for, and there is no native library.
     """
     if name in SEARCHED:
-        from gradtool.planning.ladder import needed
+        from gradtool.planning.pareto import requirements
 
-        needed.require()
+        requirements.require()
 
 
 def plan_names(

@@ -51,12 +51,12 @@ def command(
 
     from gradtool.commands import curves, writing
     from gradtool.commands.workloads import open_workloads
-    from gradtool.planning.ladder import needed
+    from gradtool.planning.pareto import requirements
 
     began = perf_counter()
     goal = budgeting.goal_of(options)
     if goal in curves.SHOWN:
-        needed.require()
+        requirements.require()
     else:
         budgeting.asked({**options, "optimizer": "none"}).plans()
     asked = meant(call, [model], Sizes(dims, shapes, batch, values), options)

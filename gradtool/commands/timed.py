@@ -20,7 +20,7 @@ def profile(
     """Write the time of each node, and show it by operator."""
     from gradtool.exec import timing
     from gradtool.exec.feeds import sizes
-    from gradtool.exec.reach import reach
+    from gradtool.exec.machine_peak import reach
     from gradtool.ops.native import of_nodes
     from gradtool.program import profile as files
     from gradtool.reports.roofline import by_operator, roofline_table

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.commands.results import Results
     from gradtool.ranks.group import Group
+    from gradtool.training.callbacks import Watcher
     from gradtool.training.graphs import Recipe
     from gradtool.training.history import History
     from gradtool.training.timeline import Timeline
     from gradtool.training.trainer import Trainer
-    from gradtool.training.watching import Watcher
     from gradtool.workloads.training import TrainingGraph
 
 NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
@@ -141,13 +141,13 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.commands.kernels import available
     from gradtool.commands.results import Results, beside
     from gradtool.errors import Interrupted, UsageError
+    from gradtool.training.callbacks import Watchers
     from gradtool.training.graphs import require_forward
     from gradtool.training.sizing import opened_for
     from gradtool.training.sources import parse_map
     from gradtool.training.stopping import listening
     from gradtool.training.timeline import Timeline
     from gradtool.training.trainer import Trainer
-    from gradtool.training.watching import Watchers
 
     sizes = Sizes(options["dims"], options["shapes"], values=options["values"])
     asked = meant(call, [model], sizes, options, sized=False)
@@ -276,10 +276,10 @@ def _show(
     form: str,
     source: str,
 ) -> None:
-    from gradtool.reports import fitting
+    from gradtool.reports import train_log
 
     if form == "json":
-        reporter.json(fitting.history_json(history, written, source))
+        reporter.json(train_log.history_json(history, written, source))
         return
-    for text in fitting.history_lines(history, written):
+    for text in train_log.history_lines(history, written):
         reporter.line(text)

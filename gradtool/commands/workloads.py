@@ -67,17 +67,17 @@ class Opened:
 
         A size that is called batch may be another one where that of the file was given.
         """
-        from gradtool.workloads import growing
+        from gradtool.workloads import batch_scaling
 
         is_as_filed = self.dims.keys() == self.assumed.keys()
-        find = growing.batch_symbol if is_as_filed else growing.leading_symbol
+        find = batch_scaling.batch_symbol if is_as_filed else batch_scaling.leading_symbol
         return find(self.training)
 
     @cached_property
     def _open_sizes(self) -> tuple[str | None, frozenset[str]]:
         """The batch of the file, and all sizes that it leaves open."""
         from gradtool import io
-        from gradtool.workloads.growing import batch_symbol
+        from gradtool.workloads.batch_scaling import batch_symbol
         from gradtool.workloads.opening import load
 
         if self.name == "-":
@@ -138,7 +138,7 @@ def _open(
     options: dict[str, Any],
 ) -> Opened:
     from gradtool import io
-    from gradtool.workloads import growing
+    from gradtool.workloads import batch_scaling
     from gradtool.workloads.plans import workload
 
     with reporter.bar(f"reading {source}"):
@@ -149,7 +149,7 @@ def _open(
         given = is_differentiated(loaded, gradient)
         training = training_of(reporter, loaded, gradient)
     assumed = dict.fromkeys(io.symbols(training), 1)
-    varied = growing.batch_symbol(loaded) if options.get("max_batch") else None
+    varied = batch_scaling.batch_symbol(loaded) if options.get("max_batch") else None
     told = [name for name in assumed if name != varied]
     if told:
         from gradtool.graph import deciding

@@ -23,7 +23,7 @@ def write(
     Into a file that ends in `.json` goes the plan itself.
     """
     from gradtool.workloads import plan_files, plans, strategies
-    from gradtool.workloads.finishing import save
+    from gradtool.workloads.export import save
     from gradtool.workloads.ort_options import how_to_load
 
     target = options["output"] or default_target(opened.name, kind)

@@ -20,10 +20,10 @@ from gradtool.emit.idioms import Idioms
 from gradtool.errors import ModelError
 from gradtool.graph.attributes import attribute
 from gradtool.graph.composites import DOMAIN, composites
-from gradtool.graph.known import Dims, Emit, Operand, Tensor
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.predicates import is_float, is_tensor
+from gradtool.graph.typed import Dims, Emit, Operand, Tensor
 from gradtool.shapes import hidden
 from gradtool.shapes.memo import Memo
 

@@ -14,8 +14,8 @@ import onnx_ir as ir
 
 from gradtool.emit.sizing import Sizing
 from gradtool.graph.constants import integers
-from gradtool.graph.known import Dim, Dims, Tensor, as_tensor
 from gradtool.graph.predicates import has_sizes
+from gradtool.graph.typed import Dim, Dims, Tensor, as_tensor
 
 
 class Idioms(Sizing):

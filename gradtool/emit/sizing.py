@@ -15,9 +15,9 @@ import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.graph import deciding
-from gradtool.graph.known import Dim, Dims, Emit, Tensor
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.summarized import MORE, definition
+from gradtool.graph.typed import Dim, Dims, Emit, Tensor
 
 
 class Sizing:

@@ -14,7 +14,7 @@ from gradtool.exec import feeds
 from gradtool.exec.results import Result, counted
 from gradtool.exec.run import execute
 from gradtool.ops.native import LIBRARY
-from gradtool.planning.ladder import needed
+from gradtool.planning.pareto import requirements
 from gradtool.program.native import kernels_of
 from gradtool.workloads.names import KEEP, SEARCHED
 from gradtool.workloads.planned import Planned
@@ -111,7 +111,7 @@ def every_plan(
     """
     kernels = "numpy" if result.plan is None else kernels_of(result.plan.program)
     work = workload(model, feeds.sizes(model, arrays), kernels)
-    said = needed.lacking()
+    said = requirements.lacking()
     chosen = names or [name for name in STRATEGIES if name not in SEARCHED or not said]
     on = result.device
     return [check(work, STRATEGIES[name](work), arrays, result, on) for name in chosen]
@@ -125,7 +125,7 @@ def plans(model: ir.Model, arrays: Arrays, result: Result) -> str:
     """
     found = every_plan(model, arrays, result)
     others = ", ".join(a.plan for a in found if a.plan != KEEP)
-    said = needed.lacking()
+    said = requirements.lacking()
     return (
         f"{counted(result)}: the same bits in {others} as in {KEEP}, "
         "and each plan takes the memory planned"

@@ -12,9 +12,9 @@ import onnx_ir as ir
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import Parameters, parameters_of
 from gradtool.exec.results import Outlets
-from gradtool.exec.store import Store, Tenant
+from gradtool.exec.shared_arena import Store, Tenant
 from gradtool.planning.plan import Plan
-from gradtool.planning.sharing import NO_PARTS, Parts
+from gradtool.planning.shared_layout import NO_PARTS, Parts
 
 Given = Mapping[str, Any]
 NUMBERS = (int, float)

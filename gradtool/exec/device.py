@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import DeviceError, UsageError
-from gradtool.exec import room
-from gradtool.exec.given import as_numpy, put
+from gradtool.exec import available_memory
+from gradtool.exec.array_interop import as_numpy, put
 from gradtool.exec.strided import OnDevice
 from gradtool.text.extras import install
 
@@ -30,7 +30,7 @@ class Device:
     def empty(self, size: int) -> Any:
         """`size` uninitialised bytes in one allocation, aligned to 64 bytes."""
         if self.xp is np:
-            room.require(size, "an arena")
+            available_memory.require(size, "an arena")
         try:
             raw = self.xp.empty(size + 64, self.xp.uint8)
         except MemoryError as error:

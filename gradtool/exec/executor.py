@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import MissingData, UsageError
+from gradtool.exec.array_interop import as_numpy
+from gradtool.exec.call_batching import Link, linked
 from gradtool.exec.device import Device
 from gradtool.exec.dynamic import DynamicRegion
-from gradtool.exec.given import as_numpy
-from gradtool.exec.links import Link, linked
 from gradtool.exec.parameters import Parameters
-from gradtool.graph.blame import COMPLAINTS, blamed, failed
+from gradtool.graph.error_context import COMPLAINTS, blamed, failed
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, contiguous
-from gradtool.operators.grain import CACHE, grain
+from gradtool.operators.block_size import CACHE, grain
 from gradtool.ops import kernels as registry
 from gradtool.ops import native
 from gradtool.ops.kernels import Kernel

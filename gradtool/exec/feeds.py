@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from gradtool import io, shapes
 from gradtool.errors import MissingData, UsageError
-from gradtool.exec.given import array_of, as_numpy, is_array
+from gradtool.exec.array_interop import array_of, as_numpy, is_array
 from gradtool.graph.metadata import ELEMENTS
 from gradtool.graph.stages import is_backward
 from gradtool.graph.training_info import TrainingInfo

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.exec import room
+from gradtool.exec import available_memory
 from gradtool.exec.feeds import buffers, defaults, inputs_of, require_tensor
 from gradtool.graph import constants
 from gradtool.graph.specs import spec_of
@@ -34,10 +34,12 @@ def read(source: str) -> Arrays:
         files = sorted(path.glob("*.npy"))
         if not files:
             raise UsageError(f"{source}: the folder holds no .npy file")
-        return {f.stem: array for f in files for array in npy.read(f, room.free()).values()}
+        return {
+            f.stem: array for f in files for array in npy.read(f, available_memory.free()).values()
+        }
     if not path.exists():
         raise UsageError(f"{source}: no such file")
-    return npy.read(path, room.free())
+    return npy.read(path, available_memory.free())
 
 
 def random(model: ir.Model, seed: int) -> Arrays:
@@ -72,7 +74,7 @@ def _require_room(model: ir.Model) -> None:
     """Refuse inputs that memory cannot hold twice: as drawn, and where a step reads them."""
     specs = [spec for v in inputs_of(model) if (spec := spec_of(v)) is not None]
     largest = max((math.prod(spec.shape) for spec in specs), default=0)
-    room.require(2 * sum(spec.bytes for spec in specs) + _DRAWN * largest, "inputs")
+    available_memory.require(2 * sum(spec.bytes for spec in specs) + _DRAWN * largest, "inputs")
 
 
 def _normal(

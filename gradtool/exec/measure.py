@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import GradtoolError
-from gradtool.exec.beside import beside
 from gradtool.exec.executor import Executor
+from gradtool.exec.memory_meter import beside
 from gradtool.ops.shared.rng import repeatable
 from gradtool.planning.packing import overlap
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer

@@ -23,8 +23,8 @@ import onnx_ir as ir
 from gradtool import child, io
 from gradtool.errors import DeviceError, GradtoolError
 from gradtool.exec import ort_memory
+from gradtool.exec.array_interop import as_numpy
 from gradtool.exec.feeds import require
-from gradtool.exec.given import as_numpy
 from gradtool.exec.results import Result
 from gradtool.exec.run import planned
 from gradtool.graph.training_info import TrainingInfo

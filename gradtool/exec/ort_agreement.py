@@ -65,7 +65,7 @@ def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
 def _theirs(model: ir.Model, arrays: Arrays, names: Arrays) -> Arrays:
     """What onnxruntime makes of a model, of some names."""
     from gradtool.exec import ort
-    from gradtool.program.bound import bound
+    from gradtool.program.bind_dims import bound
 
     ran = ort.execute(bound(model, feeds.sizes(model, arrays)), arrays)
     everything = {**ran.outputs, **ran.gradients}

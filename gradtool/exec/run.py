@@ -13,12 +13,12 @@ from gradtool.exec import measure as measuring
 from gradtool.exec.binding import Bindings
 from gradtool.exec.device import Device, open_device
 from gradtool.exec.results import Arrays, Result, result_of
-from gradtool.exec.store import Store
+from gradtool.exec.shared_arena import Store
 from gradtool.exec.watch import Watch
 from gradtool.ops.native import LIBRARY, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
 from gradtool.shapes.inference import register_shapes
 from gradtool.workloads.run_options import RunOptions

@@ -10,11 +10,11 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.exec import feeds
-from gradtool.exec.beside import beside
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
+from gradtool.exec.machine_peak import reach
+from gradtool.exec.memory_meter import beside
 from gradtool.exec.parameters import parameters_of
-from gradtool.exec.reach import reach
 from gradtool.exec.run import require, sized_and_planned
 from gradtool.exec.warm import warm_seconds
 from gradtool.ops.native import Kernels

@@ -12,9 +12,9 @@ from typing import Any, Concatenate, TypeVar
 
 import onnx_ir as ir
 
-from gradtool.graph.known import Dims, Tensor
-from gradtool.graph.providers import provided
+from gradtool.graph.injection import provided
 from gradtool.graph.registry import Registry
+from gradtool.graph.typed import Dims, Tensor
 
 DOMAIN = "ai.gradtool"
 

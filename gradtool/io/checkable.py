@@ -17,7 +17,7 @@ import onnx_ir as ir
 from gradtool.graph.reads import reads
 from gradtool.graph.tensors import is_external, nbytes
 from gradtool.io import walk, wire
-from gradtool.io.pieces import Message, around, model_pieces
+from gradtool.io.streamed_proto import Message, around, model_pieces
 from gradtool.io.weightless import LARGEST_KEPT, leave_out_scales, leave_out_weights
 
 # Nodes. Loading a longer graph takes onnxruntime longer than building it took.

@@ -18,7 +18,7 @@ from gradtool.errors import ModelError
 from gradtool.graph.deciding import is_inferred
 from gradtool.graph.metadata import SETTLED
 from gradtool.graph.names import label
-from gradtool.io import expressions, told
+from gradtool.io import expressions, static_operands
 from gradtool.shapes import infer
 
 Dim = int | ir.SymbolicDim
@@ -244,7 +244,7 @@ def _is_fed(value: ir.Value | None) -> bool:
 
 def _reshape(node: ir.Node, shapes: Shapes) -> Iterator[Pair]:
     """As many elements before and after, where no size is what is left over."""
-    x, target, y = shapes[0], told.constant(node, 1), node.outputs[0].shape
+    x, target, y = shapes[0], static_operands.constant(node, 1), node.outputs[0].shape
     if not x or target is None or y is None or (target == -1).any():
         return
     before, after = list(x), list(y)
@@ -266,7 +266,7 @@ def _reshape(node: ir.Node, shapes: Shapes) -> Iterator[Pair]:
 
 
 def _squeeze(node: ir.Node, shapes: Shapes) -> Iterator[Pair]:
-    x, axes = shapes[0], told.constant(node, 1) if len(node.inputs) > 1 else None
+    x, axes = shapes[0], static_operands.constant(node, 1) if len(node.inputs) > 1 else None
     if x and axes is not None:
         yield from ((x[int(axis)], 1) for axis in axes.reshape(-1))
 

@@ -21,13 +21,13 @@ from gradtool.io import (
     external,
     file_tensors,
     lift_constants,
-    maps,
     read,
     rules,
     structure,
     training_algorithm,
     types,
     walk,
+    zipmap,
 )
 from gradtool.io import dims as dimensions
 from gradtool.io import opset as opsets
@@ -78,7 +78,7 @@ def load(
     folder = external.Folder(path)
     try:
         proto = training_algorithm.to_step(proto)
-        left_aside = maps.leave_aside(proto.graph)
+        left_aside = zipmap.leave_aside(proto.graph)
         hints = declared.open_sizes(proto)
         structure.check(proto, folder, limits)
         hints += declared.passed_on(proto)

@@ -14,11 +14,11 @@ import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.graph import walk
-from gradtool.graph.blame import blamed
+from gradtool.graph.error_context import blamed
 from gradtool.graph.limits import Limits
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_integer
-from gradtool.io import lengths, sequence_rules, told, window_rules
+from gradtool.io import lengths, sequence_rules, static_operands, window_rules
 from gradtool.shapes import limits as shape_limits
 
 
@@ -74,23 +74,23 @@ def _bytes(value: ir.Value) -> int:
 
 
 def _divisor(node: ir.Node) -> str | None:
-    value, divisor = node.outputs[0], told.constant(node, 1)
+    value, divisor = node.outputs[0], static_operands.constant(node, 1)
     if divisor is None or not is_integer(value):
         return None
     return None if divisor.all() else "divides integers by zero"
 
 
 def _permutation(node: ir.Node) -> str | None:
-    perm, sizes = told.ints(node, "perm"), told.sizes(node, 0)
+    perm, sizes = static_operands.ints(node, "perm"), static_operands.sizes(node, 0)
     if "perm" not in node.attributes or sizes is None or sorted(perm) == list(range(len(sizes))):
         return None
     return f"perm {perm} is no permutation of {len(sizes)} axes"
 
 
 def _axes(node: ir.Node) -> str | None:
-    constant = told.constant(node, 1)
-    axes = told.ints(node, "axes") if constant is None else constant.flatten().tolist()
-    sizes = told.sizes(node, 0)
+    constant = static_operands.constant(node, 1)
+    axes = static_operands.ints(node, "axes") if constant is None else constant.flatten().tolist()
+    sizes = static_operands.sizes(node, 0)
     if sizes is None or not axes:
         return None
     rank = len(sizes) + (len(axes) if node.op_type == "Unsqueeze" else 0)
@@ -103,7 +103,7 @@ def _axes(node: ir.Node) -> str | None:
 
 def _scales(node: ir.Node) -> str | None:
     """A vector of several scales has one for each element of an axis."""
-    sizes, scales = told.sizes(node, 0), told.sizes(node, 1)
+    sizes, scales = static_operands.sizes(node, 0), static_operands.sizes(node, 1)
     if sizes is None or scales is None or len(scales) != 1 or scales[0] in (None, 1):
         return None
     axis = node.attributes.get_int("axis", 1)
@@ -124,7 +124,7 @@ def _out_of_range(indices: Iterable[int], size: int | None) -> str | None:
 
 
 def _gather(node: ir.Node) -> str | None:
-    indices, sizes = told.constant(node, 1), told.sizes(node, 0)
+    indices, sizes = static_operands.constant(node, 1), static_operands.sizes(node, 0)
     if indices is None or not sizes:
         return None
     axis = node.attributes.get_int("axis", 0)
@@ -134,9 +134,9 @@ def _gather(node: ir.Node) -> str | None:
 
 
 def _gather_nd(node: ir.Node) -> str | None:
-    indices, sizes = told.constant(node, 1), told.sizes(node, 0)
+    indices, sizes = static_operands.constant(node, 1), static_operands.sizes(node, 0)
     first = node.attributes.get_int("batch_dims", 0)
-    pairs = zip(sizes or (), told.sizes(node, 1) or (), strict=False)
+    pairs = zip(sizes or (), static_operands.sizes(node, 1) or (), strict=False)
     for axis, (size, other) in enumerate(list(pairs)[:first]):
         if None not in (size, other) and size != other:
             return f"axis {axis} is of the batch, and has {size} elements and {other} indices"
@@ -153,11 +153,13 @@ def _gather_nd(node: ir.Node) -> str | None:
 
 
 def _split(node: ir.Node) -> str | None:
-    constant, sizes = told.constant(node, 1), told.sizes(node, 0)
+    constant, sizes = static_operands.constant(node, 1), static_operands.sizes(node, 0)
     outputs = node.attributes.get_int("num_outputs", len(node.outputs))
     if outputs != len(node.outputs):
         return f"num_outputs is {outputs}, and it has {len(node.outputs)} outputs"
-    parts: Sequence[int] = told.ints(node, "split") if constant is None else constant.tolist()
+    parts: Sequence[int] = (
+        static_operands.ints(node, "split") if constant is None else constant.tolist()
+    )
     if not parts:
         return None
     if any(part < 0 for part in parts) or len(parts) != len(node.outputs):
@@ -172,7 +174,7 @@ def _split(node: ir.Node) -> str | None:
 
 def _reshape(node: ir.Node) -> str | None:
     """As many elements before as after, where both are known."""
-    x, target = told.sizes(node, 0), told.constant(node, 1)
+    x, target = static_operands.sizes(node, 0), static_operands.constant(node, 1)
     if x is None or target is None or None in x:
         return None
     wanted: list[int] = target.tolist()
@@ -188,7 +190,7 @@ def _reshape(node: ir.Node) -> str | None:
 
 def _expand(node: ir.Node) -> str | None:
     """Sizes from the right are equal, or one of them is 1."""
-    x, target = told.sizes(node, 0), told.constant(node, 1)
+    x, target = static_operands.sizes(node, 0), static_operands.constant(node, 1)
     if target is None:
         return None
     wanted: list[int] = target.tolist()
@@ -201,7 +203,7 @@ def _expand(node: ir.Node) -> str | None:
 
 
 def _top_k(node: ir.Node) -> str | None:
-    x, count = told.sizes(node, 0), told.constant(node, 1)
+    x, count = static_operands.sizes(node, 0), static_operands.constant(node, 1)
     if not x or count is None or count.size != 1:
         return None
     axis = node.attributes.get_int("axis", -1)
@@ -213,13 +215,17 @@ def _top_k(node: ir.Node) -> str | None:
 
 def _col2im(node: ir.Node) -> str | None:
     """The columns of the input are the places of the block in the padded image."""
-    x, image, block = told.sizes(node, 0), told.constant(node, 1), told.constant(node, 2)
+    x, image, block = (
+        static_operands.sizes(node, 0),
+        static_operands.constant(node, 1),
+        static_operands.constant(node, 2),
+    )
     if x is None or image is None or block is None:
         return None
     count = len(image)
-    pads = told.ints(node, "pads") or [0] * (2 * count)
-    strides = told.ints(node, "strides") or [1] * count
-    dilations = told.ints(node, "dilations") or [1] * count
+    pads = static_operands.ints(node, "pads") or [0] * (2 * count)
+    strides = static_operands.ints(node, "strides") or [1] * count
+    dilations = static_operands.ints(node, "dilations") or [1] * count
     lengths = (len(x), len(block), len(pads), len(strides), len(dilations))
     least = min((*block.tolist(), *strides, *dilations), default=1)
     if lengths != (3, count, 2 * count, count, count) or least < 1 or min(pads, default=0) < 0:
@@ -238,7 +244,7 @@ def _col2im(node: ir.Node) -> str | None:
 
 def _rotary(node: ir.Node) -> str | None:
     """There is a position for each element of the sequence, in each batch."""
-    x, positions = told.sizes(node, 0), told.sizes(node, 3)
+    x, positions = static_operands.sizes(node, 0), static_operands.sizes(node, 3)
     if x is None or positions is None or len(x) not in (3, 4):
         return None
     wanted = [x[0], x[-2]]
@@ -246,7 +252,7 @@ def _rotary(node: ir.Node) -> str | None:
     return None if same else f"its positions have shape {positions}, the sequences {wanted}"
 
 
-def _fits(found: told.Sizes, wanted: told.Sizes) -> bool:
+def _fits(found: static_operands.Sizes, wanted: static_operands.Sizes) -> bool:
     return len(found) == len(wanted) and all(
         None in pair or pair[0] == pair[1] for pair in zip(found, wanted, strict=True)
     )
@@ -254,7 +260,7 @@ def _fits(found: told.Sizes, wanted: told.Sizes) -> bool:
 
 def _losses(node: ir.Node) -> str | None:
     """Scores are [N, C, …], labels [N, …] and weights [C]."""
-    scores, labels, weights = (told.sizes(node, slot) for slot in range(3))
+    scores, labels, weights = (static_operands.sizes(node, slot) for slot in range(3))
     if scores is None:
         return None
     if len(scores) < 2:
@@ -271,8 +277,10 @@ def _n_grams(node: ir.Node) -> str | None:
     """Lengths from 1 on, of which each has its place in the pool."""
     names = ("min_gram_length", "max_gram_length", "max_skip_count")
     least, most, skips = (node.attributes.get_int(name, 1) for name in names)
-    counts = told.ints(node, "ngram_counts")
-    pool = told.ints(node, "pool_int64s") or told.strings(node, "pool_strings")
+    counts = static_operands.ints(node, "ngram_counts")
+    pool = static_operands.ints(node, "pool_int64s") or static_operands.strings(
+        node, "pool_strings"
+    )
     if sorted(counts) != counts or not all(0 <= n <= len(pool) for n in counts):
         return f"ngram_counts {counts} are no places in a pool of {len(pool)}, in order"
     if 1 <= least <= most <= len(counts) and skips >= 0:
@@ -284,7 +292,7 @@ def _n_grams(node: ir.Node) -> str | None:
 
 
 def _not_scalar(node: ir.Node) -> str | None:
-    return "a scalar has no axis to split" if told.sizes(node, 0) == [] else None
+    return "a scalar has no axis to split" if static_operands.sizes(node, 0) == [] else None
 
 
 Rule = Callable[[ir.Node], str | None]

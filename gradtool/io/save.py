@@ -14,7 +14,7 @@ import onnx_ir as ir
 from gradtool import shapes
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import SOURCE
-from gradtool.io import atomic, data_file, layout, pieces, valid
+from gradtool.io import atomic, data_file, layout, streamed_proto, valid
 from gradtool.io.checkable import checkable
 from gradtool.io.read import TEXT_SUFFIX
 
@@ -172,19 +172,21 @@ def _to_stdout(model: ir.Model, external_data: layout.Where, judge: valid.Judge)
 
 def _checked(model: ir.Model, judge: valid.Judge) -> list[bytes]:
     """The bytes of a model, in pieces, if it is valid."""
-    written, checked = pieces.Message(), checkable(model)
+    written, checked = streamed_proto.Message(), checkable(model)
     try:
-        before = pieces.before_nodes(model)
+        before = streamed_proto.before_nodes(model)
         copy = onnx.GraphProto()
         copy.CopyFrom(before)
         checked.begin(copy)
         written.add(before)
-        for run in pieces.runs(model):
-            pieces.add_run(written, run)
+        for run in streamed_proto.runs(model):
+            streamed_proto.add_run(written, run)
             checked.add(run)
-        last = pieces.around(model)
-        content = pieces.model_pieces(written, onnx.ModelProto.FromString(last.SerializeToString()))
-    except pieces.TooLarge as error:
+        last = streamed_proto.around(model)
+        content = streamed_proto.model_pieces(
+            written, onnx.ModelProto.FromString(last.SerializeToString())
+        )
+    except streamed_proto.TooLarge as error:
         raise UsageError(
             f"the model is too large for one protobuf ({error}); use --external-data auto"
         ) from error

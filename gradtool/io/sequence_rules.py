@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.io import told
-from gradtool.io.told import Sizes
+from gradtool.io import static_operands
+from gradtool.io.static_operands import Sizes
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _RECURRENT = ("W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
@@ -17,7 +17,7 @@ _RECURRENT = ("W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 
 def recurrent(node: ir.Node) -> str | None:
     """Weights, bias and states against the input: [D, gates · H, I] and so on."""
-    x, r = told.sizes(node, 0), told.sizes(node, 2)
+    x, r = static_operands.sizes(node, 0), static_operands.sizes(node, 2)
     if x is None or len(x) != 3:
         return None if x is None else f"its input has {len(x)} axes, not 3"
     layout = node.attributes.get_int("layout", 0)
@@ -31,7 +31,7 @@ def recurrent(node: ir.Node) -> str | None:
         [batch], state, state, [ways, None if hidden is None else 3 * hidden],
     ]  # fmt: skip
     for index, (name, sizes) in enumerate(zip(_RECURRENT, wanted, strict=True), start=1):
-        found = told.sizes(node, index)
+        found = static_operands.sizes(node, index)
         if found is not None and not _fit(found, sizes):
             return f"its {name} has shape {_said(found)}, {_said(sizes)} is needed"
     return None
@@ -39,7 +39,7 @@ def recurrent(node: ir.Node) -> str | None:
 
 def attention(node: ir.Node) -> str | None:
     """Queries, keys, values, those of the past and the last axes of the mask."""
-    q, k, v = (told.sizes(node, i) for i in range(3))
+    q, k, v = (static_operands.sizes(node, i) for i in range(3))
     if q is None or k is None or v is None or len(q) not in (3, 4):
         return None
     if not len(q) == len(k) == len(v):
@@ -52,7 +52,7 @@ def attention(node: ir.Node) -> str | None:
         if any((x[2] or 0) % n for x, n in zip((q, k, v), counts, strict=True)):
             return "its widths are no multiples of its heads"
         q, k, v = (_heads(x, n) for x, n in zip((q, k, v), counts, strict=True))
-    return _keys(node, q, k, v) or _mask(node, q, k, told.sizes(node, 4))
+    return _keys(node, q, k, v) or _mask(node, q, k, static_operands.sizes(node, 4))
 
 
 def _keys(node: ir.Node, q: Sizes, k: Sizes, v: Sizes) -> str | None:
@@ -63,14 +63,14 @@ def _keys(node: ir.Node, q: Sizes, k: Sizes, v: Sizes) -> str | None:
     if q[1] is not None and k[1] is not None and (not k[1] or q[1] % k[1]):
         return f"{q[1]} heads of queries are no multiple of {k[1]} of keys"
     for index, like in ((4, k), (5, v)):
-        past = told.sizes(node, index)
+        past = static_operands.sizes(node, index)
         if past is not None and not _fit(past, [like[0], like[1], None, like[3]]):
             return f"its past has shape {_said(past)}, which does not fit {_said(like)}"
     return None
 
 
 def _mask(node: ir.Node, q: Sizes, k: Sizes, past: Sizes | None) -> str | None:
-    mask = told.sizes(node, 3)
+    mask = static_operands.sizes(node, 3)
     if mask is None or len(mask) < 2:
         return None
     before = 0 if past is None and not _given(node, 4) else None if past is None else past[2]

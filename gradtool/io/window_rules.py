@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from gradtool.io import told
+from gradtool.io import static_operands
 from gradtool.operators.windows import PADDINGS
 
 
@@ -15,7 +15,7 @@ def window(node: ir.Node) -> str | None:
     padding = node.attributes.get_string("auto_pad", "NOTSET")
     if padding not in PADDINGS:
         return f"auto_pad {padding!r} must be one of {', '.join(PADDINGS)}"
-    sizes = told.sizes(node, 0)
+    sizes = static_operands.sizes(node, 0)
     axes = None if sizes is None else len(sizes) - 2
     for name, least, per_axis in (
         ("strides", 1, 1),
@@ -23,7 +23,7 @@ def window(node: ir.Node) -> str | None:
         ("kernel_shape", 1, 1),
         ("pads", 0, 2),
     ):
-        values = told.ints(node, name)
+        values = static_operands.ints(node, name)
         if any(value < least for value in values):
             return f"{name} {values} must be at least {least}"
         if values and axes is not None and len(values) != per_axis * axes:
@@ -33,9 +33,9 @@ def window(node: ir.Node) -> str | None:
 
 def conv(node: ir.Node) -> str | None:
     """Channels of the input against those of the weight, by groups, and the window."""
-    x, w = told.sizes(node, 0), told.sizes(node, 1)
+    x, w = static_operands.sizes(node, 0), static_operands.sizes(node, 1)
     group = node.attributes.get_int("group", 1)
-    kernel = told.ints(node, "kernel_shape")
+    kernel = static_operands.ints(node, "kernel_shape")
     if group < 1:
         return f"group {group} must be at least 1"
     if x is not None and w is not None:
@@ -57,8 +57,8 @@ def pool(node: ir.Node) -> str | None:
     broken = window(node)
     if broken is not None:
         return broken
-    kernel, pads = told.ints(node, "kernel_shape"), told.ints(node, "pads")
-    dilations = told.ints(node, "dilations") or [1] * len(kernel)
+    kernel, pads = static_operands.ints(node, "kernel_shape"), static_operands.ints(node, "pads")
+    dilations = static_operands.ints(node, "dilations") or [1] * len(kernel)
     extents = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=False)] * 2
     if any(pad >= extent for pad, extent in zip(pads, extents, strict=False)):
         return f"pads {pads} must be smaller than the kernel {kernel}"
@@ -68,7 +68,7 @@ def pool(node: ir.Node) -> str | None:
 def deformable(node: ir.Node) -> str | None:
     """As for convolutions; offsets and masks have numbers for each group of channels and tap."""
     broken = conv(node)
-    x, w = told.sizes(node, 0), told.sizes(node, 1)
+    x, w = static_operands.sizes(node, 0), static_operands.sizes(node, 1)
     groups = node.attributes.get_int("offset_group", 1)
     if broken is not None or x is None or w is None:
         return broken
@@ -79,7 +79,7 @@ def deformable(node: ir.Node) -> str | None:
         return None
     count = groups * math.prod(taps)
     for name, index, wanted in (("offset", 2, count * len(taps)), ("mask", 4, count)):
-        found = told.sizes(node, index)
+        found = static_operands.sizes(node, index)
         if found is not None and (len(found) != len(x) or found[1] not in (None, wanted)):
             return f"its {name} has shape {found}, with {wanted} channels it would fit"
     return None

@@ -15,7 +15,7 @@ from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import folders, read, safetensors
 from gradtool.kit import manifest, state
 from gradtool.kit.parts import Parts, parts_of
-from gradtool.workloads.finishing import save
+from gradtool.workloads.export import save
 from gradtool.workloads.rewriting import Graph, model_of
 
 

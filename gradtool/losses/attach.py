@@ -11,8 +11,8 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import GradtoolError, NotDifferentiable, UsageError
 from gradtool.graph import deciding
-from gradtool.graph.known import as_tensor
 from gradtool.graph.predicates import HALVES, is_float, is_scalar
+from gradtool.graph.typed import as_tensor
 from gradtool.losses import labels as label
 from gradtool.losses.choice import choose
 from gradtool.losses.kinds import Kind

@@ -12,8 +12,8 @@ from gradtool.errors import UsageError
 from gradtool.graph.constants import integers
 from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses import complements
-from gradtool.losses.endings import LAYOUTS, PRODUCTS, ending
 from gradtool.losses.kinds import NLL_OF_PROBABILITIES, Kind, kinds
+from gradtool.losses.output_heads import LAYOUTS, PRODUCTS, ending
 from gradtool.losses.settings import Settings
 from gradtool.losses.terms import Term
 

@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.predicates import HALVES, is_float
-from gradtool.losses.endings import Ending, ending
+from gradtool.graph.typed import Tensor, as_tensor
+from gradtool.losses.output_heads import Ending, ending
 from gradtool.losses.terms import Term
 from gradtool.operators.losses import NO_CLASS
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 
 SCORES, MOST = 1 << 17, 1 << 22  # scores in a block, here and on a device
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)

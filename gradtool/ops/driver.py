@@ -16,14 +16,14 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
 from gradtool.graph import deciding
-from gradtool.graph.blame import blamed
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.devices import place_gradient
+from gradtool.graph.error_context import blamed
 from gradtool.graph.families import full_name
-from gradtool.graph.known import as_node, as_tensor
 from gradtool.graph.names import label
 from gradtool.graph.predicates import has_sizes, is_float, may_be_float
 from gradtool.graph.reads import captured, dependent, needed, reads
+from gradtool.graph.typed import as_node, as_tensor
 from gradtool.ops import gradients
 from gradtool.ops.composites.calls import replace
 from gradtool.ops.composites.emission_cache import Stamps

@@ -19,8 +19,8 @@ from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import B, composite
 from gradtool.graph.families import full_name, split_name
-from gradtool.graph.known import Node, Tensor
 from gradtool.graph.registry import Registry
+from gradtool.graph.typed import Node, Tensor
 from gradtool.ops.shared.tiling import by_piece
 
 Gradients = ir.Value | Sequence[ir.Value | None] | None  # one per input; a single one by itself

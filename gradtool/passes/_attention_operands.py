@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.constants import array
-from gradtool.graph.known import Dim, Tensor, as_tensor
+from gradtool.graph.typed import Dim, Tensor, as_tensor
 
 Sizes = list[Dim]
 

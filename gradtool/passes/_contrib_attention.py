@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError
-from gradtool.graph.known import Dim, Node, Tensor, static
+from gradtool.graph.typed import Dim, Node, Tensor, static
 from gradtool.passes._contrib_dense import inputs_of
 
 ATTENTION = 23  # the opset of Attention and RotaryEmbedding

@@ -12,13 +12,13 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.graph.known import as_node
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.prune import drop
 from gradtool.graph.randomness import draws, may_draw
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import stage
+from gradtool.graph.typed import as_node
 from gradtool.ops.composites.calls import return_instead, take_over
 from gradtool.ops.control.gradient_bodies import copy, own
 from gradtool.ops.control.gradient_turns import Track, Turns, formal_like

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import as_node, as_tensor
+from gradtool.graph.typed import as_node, as_tensor
 from gradtool.ops.control.gradient_turns import Track, Turns, formal_like
 from gradtool.passes._loops import Pair, give, in_place_of, name_like, replace, scan, taken
 

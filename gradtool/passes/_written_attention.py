@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.graph.composites import DOMAIN
-from gradtool.graph.known import Dim
 from gradtool.graph.predicates import is_float
+from gradtool.graph.typed import Dim
 from gradtool.passes._attention_operands import Operands, broadcasts, dims, readers
 
 

@@ -19,12 +19,12 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.stages import ROLES, take_state
 from gradtool.graph.tensors import flat
 from gradtool.graph.training_info import ABSENT, TrainingInfo, add_defaults, record
+from gradtool.graph.typed import Tensor, as_tensor
 from gradtool.io.zeros import Zeros
 from gradtool.passes import sparse
 from gradtool.passes.optimizer import add_updates

@@ -27,7 +27,7 @@ from gradtool.graph.metadata import BARRIER, STAGE
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.prune import inner_nodes
 from gradtool.graph.reads import reads
-from gradtool.passes._waiting import (
+from gradtool.passes.control_edges import (
     LAYOUTS,
     before,
     behind,
@@ -40,7 +40,11 @@ from gradtool.passes._waiting import (
     passing,
     zero_of,
 )
-from gradtool.passes.late import hold_constants, hold_forward, hold_gradients
+from gradtool.passes.scheduling_edges import (
+    hold_constants,
+    hold_forward,
+    hold_gradients,
+)
 from gradtool.text.words import some
 
 WEIGHTS = "clones that read weights only are constants to other runtimes"

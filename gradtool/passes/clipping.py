@@ -11,7 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import as_tensor
+from gradtool.graph.typed import as_tensor
 
 TINY = 1e-6  # added to the norm that is divided by
 Gradients = dict[ir.Value, Any]

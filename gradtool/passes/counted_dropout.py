@@ -16,9 +16,9 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.counted import NUMBERS, numbers_of
-from gradtool.graph.known import Tensor, as_tensor
+from gradtool.graph.counter_rng import NUMBERS, numbers_of
 from gradtool.graph.training_info import TrainingInfo, add_defaults, record
+from gradtool.graph.typed import Tensor, as_tensor
 from gradtool.passes.training_forms import stand_in
 
 FIXED = 1 << 31  # set in the stream of a Dropout whose file gives it a seed

@@ -18,11 +18,11 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.emit.clones import clone
 from gradtool.graph import walk
-from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.names import Names
 from gradtool.graph.training_info import TrainingInfo, record
-from gradtool.passes.cut_line import Cut, is_known
+from gradtool.graph.typed import as_tensor
+from gradtool.passes.pipeline_cut import Cut, is_known
 
 Phase = Literal["forward", "backward"]
 Turn = tuple[Phase, int]

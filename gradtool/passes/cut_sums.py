@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.prune import drop
 from gradtool.graph.training_info import TrainingInfo
+from gradtool.graph.typed import Tensor, as_tensor
 from gradtool.io.zeros import Zeros
 from gradtool.passes.update_order import update_early
 

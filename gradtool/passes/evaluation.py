@@ -15,7 +15,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph import walk
 from gradtool.graph.composites import DOMAIN
-from gradtool.graph.counted import passed_through
+from gradtool.graph.counter_rng import passed_through
 from gradtool.graph.prune import prune
 from gradtool.graph.stages import is_backward
 from gradtool.graph.training_info import TrainingInfo

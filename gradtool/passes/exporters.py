@@ -14,7 +14,7 @@ import re
 import onnx_ir as ir
 
 from gradtool.graph.predicates import is_float, is_scalar
-from gradtool.losses.endings import PRODUCTS
+from gradtool.losses.output_heads import PRODUCTS
 from gradtool.passes.provenance import operation, origins
 from gradtool.text.words import count, some
 

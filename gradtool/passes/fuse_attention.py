@@ -15,7 +15,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.constants import array
 from gradtool.graph.devices import place_like
-from gradtool.graph.known import Tensor, as_tensor
+from gradtool.graph.typed import Tensor, as_tensor
 from gradtool.passes._attention_operands import Operands, dims
 from gradtool.passes._written_attention import Look, Written
 from gradtool.passes.training_forms import stand_in

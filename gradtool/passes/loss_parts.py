@@ -17,10 +17,10 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
 from gradtool.graph.training_info import add_defaults
+from gradtool.graph.typed import Tensor, as_tensor
 from gradtool.operators.losses import OF_CLASSES
 from gradtool.ops.loss.body import label_weights
 from gradtool.passes.batch_axis import BatchAxis

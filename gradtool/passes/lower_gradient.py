@@ -14,12 +14,12 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, Unreachable
 from gradtool.graph import walk
-from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import drop
 from gradtool.graph.reads import dependent, needed, reads
 from gradtool.graph.training_info import TrainingInfo, record
+from gradtool.graph.typed import as_tensor
 from gradtool.ops.control.gradient_bodies import copy
 from gradtool.ops.driver import differentiate
 from gradtool.passes.update_order import mark_updates, update_early

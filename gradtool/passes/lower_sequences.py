@@ -18,11 +18,11 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError
 from gradtool.graph import walk
-from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.prune import detach
+from gradtool.graph.typed import as_tensor
 from gradtool.ops.control.gradient_bodies import copy, is_random
 
 # A map over more elements stays a map.

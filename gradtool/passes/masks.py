@@ -19,9 +19,9 @@ from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import DOMAIN, composites
-from gradtool.graph.known import Tensor
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.prune import drop
+from gradtool.graph.typed import Tensor
 from gradtool.passes.residuals import Sizes
 
 

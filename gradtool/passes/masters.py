@@ -20,10 +20,10 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import STAGE
 from gradtool.graph.predicates import HALVES
 from gradtool.graph.reads import reads
+from gradtool.graph.typed import as_tensor
 from gradtool.io.zeros import Zeros
 
 WIDE = ir.DataType.FLOAT

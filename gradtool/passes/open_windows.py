@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments, attribute
-from gradtool.graph.known import as_tensor
+from gradtool.graph.typed import as_tensor
 from gradtool.passes import lower_contrib
 
 FLOATS = ("Conv", "MaxPool", "AveragePool", "LpPool")  # what pads with one number

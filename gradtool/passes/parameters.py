@@ -17,7 +17,7 @@ import onnx_ir as ir
 from gradtool.graph.metadata import LITERAL, notes
 from gradtool.graph.predicates import is_float, is_scalar, is_tensor
 from gradtool.graph.tensors import flat
-from gradtool.losses.endings import LAYOUTS, PRODUCTS
+from gradtool.losses.output_heads import LAYOUTS, PRODUCTS
 from gradtool.passes.provenance import KIND, role
 from gradtool.text.words import some
 

@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph import constants, walk
-from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import SOURCE, STAGE
+from gradtool.graph.typed import as_tensor
 from gradtool.operators.losses import OF_CLASSES
 from gradtool.ops.loss.body import refused_below_zero
 

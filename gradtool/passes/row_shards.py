@@ -22,11 +22,11 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.prune import drop, prune
 from gradtool.graph.tensors import flat
 from gradtool.graph.training_info import TrainingInfo, record
+from gradtool.graph.typed import as_tensor
 from gradtool.io.zeros import Zeros
 from gradtool.ops.composites.calls import return_instead, take_over
 from gradtool.passes import sparse

@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from gradtool.errors import Unreachable, UsageError
 from gradtool.graph.predicates import is_float
-from gradtool.passes.merged import merged
 from gradtool.passes.parameters import Role, Roles, among, untrained
+from gradtool.passes.untie_initializers import merged
 from gradtool.text.words import some, suggest
 
 

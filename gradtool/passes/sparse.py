@@ -14,8 +14,8 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import DOMAIN
-from gradtool.graph.known import as_tensor
 from gradtool.graph.stages import stage
+from gradtool.graph.typed import as_tensor
 from gradtool.text.words import some
 
 SUMS = ("Add", "Sum", "Identity")

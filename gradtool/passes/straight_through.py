@@ -20,10 +20,10 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments
-from gradtool.graph.known import as_tensor
 from gradtool.graph.predicates import is_integer
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import dependent
+from gradtool.graph.typed import as_tensor
 from gradtool.passes import _contrib_quantized as quantized
 from gradtool.passes import lower_contrib
 from gradtool.passes.parameters import SCALE

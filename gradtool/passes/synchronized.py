@@ -13,9 +13,9 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.composites import DOMAIN
-from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.prune import drop
+from gradtool.graph.typed import Tensor, as_tensor
 from gradtool.ops.composites.calls import return_instead, take_over
 from gradtool.ops.norm.body import channels_last
 from gradtool.ops.shared.accumulation import inverse_root, widened

@@ -19,7 +19,7 @@ from gradtool.errors import UsageError
 from gradtool.graph import walk
 from gradtool.graph.predicates import is_used
 from gradtool.graph.randomness import may_draw
-from gradtool.losses.endings import LAYOUTS
+from gradtool.losses.output_heads import LAYOUTS
 from gradtool.passes.counted_dropout import count_draws
 from gradtool.passes.exporters import REMEDY, folded
 from gradtool.passes.parameters import Role, Roles

@@ -18,8 +18,8 @@ from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.constants import integers
 from gradtool.graph.devices import place_like
-from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.metadata import STAGE
+from gradtool.graph.typed import Tensor, as_tensor
 
 
 def prepare(model: ir.Model, op: Builder) -> int:

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import as_tensor
 from gradtool.graph.prune import prune
+from gradtool.graph.typed import as_tensor
 from gradtool.ops.control.gradient_turns import Track, formal_like, stack
 from gradtool.passes._loops import (
     Pair,

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import as_tensor
+from gradtool.graph.typed import as_tensor
 from gradtool.passes.update_settings import Setting
 
 TERMS = 13  # of a series: the next is below the rounding of float64 where it is used

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments, attribute
-from gradtool.graph.known import as_tensor
+from gradtool.graph.typed import as_tensor
 from gradtool.operators.windows import Window, transposed
 from gradtool.passes.open_windows import pad_open, transposed_open
 

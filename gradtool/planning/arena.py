@@ -17,8 +17,8 @@ from gradtool.planning.schedule import alive
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Step
 from gradtool.program.declared import redeclared
+from gradtool.program.donation import Replacement, replacements, write_after_read
 from gradtool.program.native import renewed
-from gradtool.program.overwriting import Replacement, replacements, write_after_read
 
 
 class Instances(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer, Region
 from gradtool.planning.schedule import original
-from gradtool.planning.tenants import REGIONS, Tenants
+from gradtool.planning.storage_occupancy import REGIONS, Tenants
 from gradtool.program import Program, Step
 from gradtool.program.in_place import donors
 
@@ -40,7 +40,7 @@ def lifetimes(program: Program) -> list[Lifetime]:
 
     A step holds its reads, its writes and its workspace together, but for an output that an
     operator writes in place.  Views keep their storage alive; outputs live to the end.  Next values
-    of parameters and state lie where `gradtool.program.overwriting` lets them, over the old ones.
+    of parameters and state lie where `gradtool.program.donation` lets them, over the old ones.
     What several values share is called by the one that lies in it longest.
     """
     last = last_reads(program)

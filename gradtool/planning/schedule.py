@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gradtool.program import Program, Step, Value, View
-from gradtool.program.overwriting import overwriting
+from gradtool.program.donation import overwriting
 
 RECOMPUTED = "_recompute"
 MIRRORED = "_mirror"

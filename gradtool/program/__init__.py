@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gradtool.graph.specs import Spec, contiguous
-from gradtool.operators.grain import CACHE
+from gradtool.operators.block_size import CACHE
 
 Kind = Literal[
     "parameter", "state", "constant", "host", "input", "activation", "gradient", "output"
@@ -134,7 +134,7 @@ class Program:
     `state` maps parameters and state to the outputs that are their values in the next step.
     Buffers take a multiple of `alignment` bytes.  A program `is_grouped` where a plan says which
     steps native kernels run as one (`program/fusion.py`).  Its kernels work on pieces that are
-    `grain` times as large as those for a processor's cache (`operators/grain.py`).
+    `grain` times as large as those for a processor's cache (`operators/block_size.py`).
     """
 
     values: tuple[Value, ...]

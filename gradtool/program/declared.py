@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import grain
+from gradtool.operators.block_size import grain
 from gradtool.ops import costs
 from gradtool.ops import kernels as registry
 from gradtool.program import Program, Step, Value

@@ -16,9 +16,9 @@ from gradtool import io
 from gradtool.errors import UsageError
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
-from gradtool.graph.blame import blamed
 from gradtool.graph.branches import left
 from gradtool.graph.composites import DOMAIN
+from gradtool.graph.error_context import blamed
 from gradtool.graph.families import full_name
 from gradtool.graph.metadata import GROUP, SOURCE, STAGE
 from gradtool.graph.names import label
@@ -27,7 +27,7 @@ from gradtool.graph.reads import free
 from gradtool.graph.specs import Spec, least_of, spec_of
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.file_tensors import SMALL, FileTensor
-from gradtool.operators.grain import CACHE, DEVICE, grain
+from gradtool.operators.block_size import CACHE, DEVICE, grain
 from gradtool.ops import kernels as registry
 from gradtool.ops.composites.calls import expand
 from gradtool.ops.kernels import Kernel
@@ -36,10 +36,10 @@ from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
 from gradtool.program.declarations import Call, Declarations
 from gradtool.program.declared import operand
+from gradtool.program.donation import overwriting
 from gradtool.program.kinds import Kinds
 from gradtool.program.modules import Modules
 from gradtool.program.native import made_for
-from gradtool.program.overwriting import overwriting
 from gradtool.program.views import Views
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
-from gradtool.operators.grain import DEVICE
+from gradtool.operators.block_size import DEVICE
 from gradtool.ops import kernels, native
 from gradtool.ops.native import EXACT, Native
 from gradtool.ops.shared.image_layouts import Apart, Laid
@@ -22,7 +22,7 @@ from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
 from gradtool.program.fusion import fused
 from gradtool.program.instances import first_instances
-from gradtool.program.keeping import keeping
+from gradtool.program.reserve_space import keeping
 
 _IMAGE = 4  # axes
 _NUMBER = 8  # bytes

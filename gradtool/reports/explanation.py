@@ -7,12 +7,12 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gradtool.planning.recompute.decided import UNREAD
+from gradtool.planning.recompute.decision import UNREAD
 from gradtool.text.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from gradtool.planning.plan import Region
-    from gradtool.planning.recompute.facts import Again, Facts
+    from gradtool.planning.recompute.value_facts import Again, Facts
 
 SCHEMA_VERSION = 1
 MOST = 12  # readers, values and steps that are listed by name

@@ -12,7 +12,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
-from gradtool.exec import room
+from gradtool.exec import available_memory
 from gradtool.text.extras import install
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
@@ -158,7 +158,7 @@ def _advice(driver: int | None) -> str:
 
 
 def _memory() -> Fact:
-    free, total = room.memory()
+    free, total = available_memory.memory()
     if free is None or total is None:
         return Fact("memory", None, "this system does not tell")
     return Fact("memory", f"{format_bytes(free)} free", f"of {format_bytes(total)}")

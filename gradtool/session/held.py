@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.exec.parameters import parameters_of
-from gradtool.exec.store import Store
+from gradtool.exec.shared_arena import Store
 from gradtool.graph.stages import stage
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import original
@@ -20,7 +20,7 @@ from gradtool.session.matching import matching
 from gradtool.text.words import some
 
 
-class Holding:
+class StateAccess:
     """Parameters and state, as they are now."""
 
     _models: Sequence[ir.Model]

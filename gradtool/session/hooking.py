@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from gradtool.exec.bound_model import Resident
 from gradtool.exec.hooks import Hooks, OnEnd, OnGradient, OnNode, OnStart
-from gradtool.exec.resident import Resident
 from gradtool.graph.stages import stage
 from gradtool.session.matching import matching
 

@@ -15,14 +15,14 @@ from gradtool.arguments import checked
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.exec.binding import Binding
+from gradtool.exec.bound_model import Resident
 from gradtool.exec.device import open_device
 from gradtool.exec.hooks import Hooks, Shared, put_on
-from gradtool.exec.resident import Resident
 from gradtool.exec.results import Result
 from gradtool.exec.run import require
-from gradtool.exec.settling import Settling, carried
-from gradtool.exec.settling import put_on as settle
-from gradtool.exec.store import Store
+from gradtool.exec.shared_arena import Store
+from gradtool.exec.state_ready import Settling, carried
+from gradtool.exec.state_ready import put_on as settle
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
 from gradtool.graph.stages import seed_of
@@ -32,7 +32,7 @@ from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.kept_gradients import keep_gradients, separate_gradients
 from gradtool.planning.plan import Plan
-from gradtool.planning.sharing import NO_PARTS, Parts
+from gradtool.planning.shared_layout import NO_PARTS, Parts
 from gradtool.session.feeding import Batch, counted, scaled
 from gradtool.session.hooking import Hooking
 from gradtool.session.matching import matching

@@ -8,11 +8,11 @@ from typing import Any
 
 from gradtool.errors import UsageError
 from gradtool.exec.binding import Binding
-from gradtool.exec.resident import Resident
-from gradtool.exec.store import Store
+from gradtool.exec.bound_model import Resident
+from gradtool.exec.shared_arena import Store
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.session.feeding import Batch
-from gradtool.session.held import Holding
+from gradtool.session.held import StateAccess
 
 
 class Sums:
@@ -55,7 +55,7 @@ class Sums:
         return {name: held for name, held in found.items() if held is not None}
 
 
-class Updating(Holding):
+class Updating(StateAccess):
     """Updates by the sums of gradients that the steps of a session add to."""
 
     _sums: Sums | None

@@ -24,10 +24,10 @@ import onnx_ir as ir
 
 from gradtool.graph import walk
 from gradtool.graph.branches import taken
+from gradtool.graph.injection import provided
 from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.metadata import ELEMENTS
 from gradtool.graph.predicates import NO_DATA, is_integer, is_tensor
-from gradtool.graph.providers import provided
 from gradtool.graph.randomness import may_draw
 from gradtool.graph.reads import reads
 from gradtool.graph.specs import Spec, least_of

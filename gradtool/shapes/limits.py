@@ -17,7 +17,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
-from gradtool.graph.blame import COMPLAINTS
+from gradtool.graph.error_context import COMPLAINTS
 from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_float

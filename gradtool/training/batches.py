@@ -10,15 +10,15 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.ranks.group import Group, share
-from gradtool.training.data import Arrays, Fitted
-from gradtool.training.order import Order, Place
+from gradtool.training.data import Arrays, BoundDataset
+from gradtool.training.sampler import Order, Place
 
 
 @dataclass(frozen=True)
 class Batches:
     """Batches of data in an order, None where they come in their own, taken in `parts`."""
 
-    data: Fitted
+    data: BoundDataset
     order: Order | None
     parts: int
     group: Group

@@ -23,7 +23,7 @@ from gradtool.io import atomic, contained, safetensors
 from gradtool.io.documents import is_number, is_text, is_whole, read_document, write_document
 from gradtool.io.stored import Stored
 from gradtool.training.journal import Journal, Mark
-from gradtool.training.order import Place
+from gradtool.training.sampler import Place
 
 SCHEMA_VERSION = 1
 PREFIX = "step-"

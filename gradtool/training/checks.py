@@ -13,7 +13,7 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.exec.inputs import is_raised, readers
 from gradtool.operators.losses import IGNORED, OF_CLASSES
-from gradtool.training.order import Indices
+from gradtool.training.sampler import Indices
 
 Array = np.ndarray[Any, Any]
 Check = Callable[[Mapping[str, Array], Indices], None]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtool.exec.bound_model import Resident
 from gradtool.exec.device import open_device
-from gradtool.exec.resident import Resident
-from gradtool.exec.store import Store
+from gradtool.exec.shared_arena import Store
 from gradtool.ranks.group import ALONE, Group
-from gradtool.training.data import Arrays, Fitted
+from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.graphs import Graphs
 
 Sums = Mapping[str, np.ndarray[Any, Any]]
@@ -35,7 +35,7 @@ class Counted:
 class Counter:
     """Computes sums of data, and what inputs of a loss they make."""
 
-    def __init__(self, graphs: Graphs, data: Fitted) -> None:
+    def __init__(self, graphs: Graphs, data: BoundDataset) -> None:
         parts = graphs.parts
         self._parts, self._data, self._type = parts, data, graphs.loss_type
         self._resident: Resident | None = None
@@ -111,7 +111,7 @@ class Counter:
 
 
 def apart(
-    data: Fitted, batch: Arrays, count: int, run: Callable[[Arrays, int], dict[str, Any]]
+    data: BoundDataset, batch: Arrays, count: int, run: Callable[[Arrays, int], dict[str, Any]]
 ) -> dict[str, Any]:
     """Sums over the examples of a batch, by what gives those of as many as a model takes.
 
@@ -125,7 +125,7 @@ def apart(
     return {name: each - (size - count) / size * alone[name] for name, each in found.items()}
 
 
-def repeated(data: Fitted, batch: Arrays, indices: list[int]) -> Arrays:
+def repeated(data: BoundDataset, batch: Arrays, indices: list[int]) -> Arrays:
     """Some examples of a batch, some of them more than once."""
     made: Arrays = {}
     count = data.size_of(batch)

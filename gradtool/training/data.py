@@ -11,13 +11,13 @@ import onnx_ir as ir
 
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import feeds
-from gradtool.exec.given import array_of, as_numpy
+from gradtool.exec.array_interop import array_of, as_numpy
 from gradtool.io.stored import Stored
 from gradtool.losses.labels import COPIED
 from gradtool.text.words import some, suggest
 from gradtool.training.checks import Check, checks_of, converted, range_of
 from gradtool.training.metrics import Target
-from gradtool.training.order import Indices
+from gradtool.training.sampler import Indices
 from gradtool.training.sources import Array, Batch, Examples, Source, Stream
 
 COMPARED = 64  # examples whose labels are held against other inputs
@@ -26,7 +26,7 @@ Arrays = dict[str, Array]
 
 
 @dataclass(frozen=True)
-class Takes:
+class InputSpec:
     """What a model takes of data: inputs by name, and the axis along which each has examples.
 
     `symbol` is what the inputs call the number of examples, `size` that which the model itself
@@ -40,7 +40,9 @@ class Takes:
     symbol: str | None = None
 
     @classmethod
-    def of(cls, model: ir.Model, also: Iterable[str] = (), labels: Collection[str] = ()) -> Takes:
+    def of(
+        cls, model: ir.Model, also: Iterable[str] = (), labels: Collection[str] = ()
+    ) -> InputSpec:
         """The inputs without a default; those `also` named come from elsewhere.
 
         Where inputs leave the number of examples open and the `labels` that outputs are held
@@ -98,13 +100,13 @@ def _axis(value: ir.Value, symbol: str | None, size: int | None) -> int | None:
     return 0
 
 
-class Fitted:
+class BoundDataset:
     """A source of data as a model takes it.
 
     `said` are lines for people: types that are changed, arrays that are left aside.
     """
 
-    def __init__(self, source: Source, takes: Takes, names: Mapping[str, str]) -> None:
+    def __init__(self, source: Source, takes: InputSpec, names: Mapping[str, str]) -> None:
         """Match names: `names` has those of the data by those of inputs, where they differ.
 
         Raises:

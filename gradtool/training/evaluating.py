@@ -8,7 +8,7 @@ from gradtool.session import Session
 from gradtool.training.counting import Counter
 from gradtool.training.evaluation import Evaluator
 from gradtool.training.setup import Setup
-from gradtool.training.stages import Standing
+from gradtool.training.stages import PipelinePosition
 
 
 def require_parts(setup: Setup) -> None:
@@ -43,7 +43,7 @@ def counter_for(setup: Setup, which: int) -> Counter | None:
 
 
 def evaluator_for(
-    setup: Setup, session: Session, group: Group, place: Standing | None
+    setup: Setup, session: Session, group: Group, place: PipelinePosition | None
 ) -> Evaluator | None:
     """What evaluates a training, where something is watched."""
     if not setup.metrics:

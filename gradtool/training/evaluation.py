@@ -13,10 +13,10 @@ from gradtool.passes.loss_parts import LossParts
 from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.training.counting import Counted, Counter, apart
-from gradtool.training.data import Arrays, Fitted
+from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.metrics import Metric
-from gradtool.training.order import in_order
 from gradtool.training.prefetch import Prefetched
+from gradtool.training.sampler import in_order
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Evaluator:
     """
 
     session: Session
-    data: Fitted
+    data: BoundDataset
     metrics: Sequence[Metric]
     size: int
     parts: LossParts

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.passes.evaluation import evaluation
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
 
 Dims = Mapping[str, int]

@@ -9,14 +9,14 @@ import numpy as np
 
 from gradtool.training.checks import has_nan
 from gradtool.training.counting import Counter
-from gradtool.training.data import Arrays, Fitted
+from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.graphs import Graphs, evaluated_in_parts
 
 NOTHING = "nothing counts in this batch: its labels are ignored, or weigh 0"
 
 
 def why(
-    graphs: Graphs, data: Fitted, batch: Arrays, trained: Mapping[str, np.ndarray[Any, Any]]
+    graphs: Graphs, data: BoundDataset, batch: Arrays, trained: Mapping[str, np.ndarray[Any, Any]]
 ) -> str | None:
     """What is said of a batch whose loss is none; empty where nothing is known.
 

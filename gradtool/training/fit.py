@@ -3,8 +3,8 @@
 A batch is taken in more and more parts until keeping everything fits; of fewer parts, the plan that
 computes least again within the memory is looked for.  Each peak is that of the arena in which the
 session will run: plans of both halves of a step and of evaluations, parameters, sums of gradients
-and the state of the optimizer.  Times are those of `gradtool.training.nominal`: the choice is the
-same everywhere.
+and the state of the optimizer.  Times are those of
+`gradtool.training.reference_machine`: the choice is the same everywhere.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gradtool.ops.native import Kernels
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
 from gradtool.planning.plan import Plan
-from gradtool.planning.sharing import together
+from gradtool.planning.shared_layout import together
 from gradtool.text.units import format_bytes
 from gradtool.training.graphs import Graphs
-from gradtool.training.nominal import seconds
+from gradtool.training.reference_machine import seconds
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.search import within
 from gradtool.workloads.planned import Planned

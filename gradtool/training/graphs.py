@@ -14,7 +14,7 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph.counted import numbers_of
+from gradtool.graph.counter_rng import numbers_of
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import seed_of
 from gradtool.graph.training_info import Names, TrainingInfo
@@ -25,7 +25,7 @@ from gradtool.passes.evaluation import evaluation
 from gradtool.passes.loss_parts import LossParts, in_parts
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.update_groups import Updates
-from gradtool.training.data import Takes
+from gradtool.training.data import InputSpec
 from gradtool.training.options import TrainOptions
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.plan_files import fingerprint
@@ -202,7 +202,7 @@ class Original:
 class _OnLoss:
     """Has the loss of a graph computed in parts, where that is asked for, and knows how then."""
 
-    def __init__(self, takes: Takes | None, *, in_parts: bool) -> None:
+    def __init__(self, takes: InputSpec | None, *, in_parts: bool) -> None:
         self._takes, self._in_parts = takes, in_parts
         self.found = UNKNOWN
         self.original: Original | None = None
@@ -212,12 +212,12 @@ class _OnLoss:
         self.original = Original.of(op.graph)
         if not self._in_parts:
             return loss
-        takes = self._takes or Takes.of(op.model)
+        takes = self._takes or InputSpec.of(op.model)
         loss, self.found = in_parts(op, loss, takes.axes, takes.symbol, takes.size, trained)
         return loss
 
 
-def evaluated_in_parts(graphs: Graphs, takes: Takes) -> Graphs:
+def evaluated_in_parts(graphs: Graphs, takes: InputSpec) -> Graphs:
     """Graphs of a whole step, with a forward model whose loss is put together from batches."""
     model = evaluation(graphs.training.model)
     op = Builder(model, stage="forward")
@@ -247,7 +247,7 @@ class Recipe:
 
 
 def graphs_of(
-    recipe: Recipe, options: TrainOptions, *, in_two: bool, takes: Takes | None = None
+    recipe: Recipe, options: TrainOptions, *, in_two: bool, takes: InputSpec | None = None
 ) -> Graphs:
     """The graphs of a step; that of its gradients alone where updates have to wait for them.
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.exec.run import sized_and_planned
-from gradtool.exec.settling import settling_steps
+from gradtool.exec.state_ready import settling_steps
 from gradtool.graph.families import split_name
 from gradtool.graph.randomness import TOGETHER
 from gradtool.graph.training_info import TrainingInfo
@@ -24,7 +24,7 @@ from gradtool.ops.native import Kernels
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.update_groups import Updates
 from gradtool.planning.plan import Plan
-from gradtool.planning.sharing import NO_PARTS, Layout, extended, laid_over
+from gradtool.planning.shared_layout import NO_PARTS, Layout, extended, laid_over
 from gradtool.program import Program, Step
 from gradtool.ranks.group import Group
 from gradtool.training.graphs import Graphs

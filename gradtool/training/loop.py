@@ -16,22 +16,22 @@ from gradtool.ranks.group import ALONE, Group, anywhere, total
 from gradtool.session import Session
 from gradtool.training import failing, scaling
 from gradtool.training.batches import Batches
+from gradtool.training.callbacks import Watcher
 from gradtool.training.checkpoints import Best, Progress, Records
 from gradtool.training.checks import has_nan
 from gradtool.training.counting import Counter
-from gradtool.training.data import Arrays, Fitted
+from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.evaluation import Evaluator
 from gradtool.training.graphs import Graphs
 from gradtool.training.metrics import Metric
 from gradtool.training.options import TrainOptions
-from gradtool.training.order import Order, Place
 from gradtool.training.prefetch import Prefetched
 from gradtool.training.reduction import Reducer, require_same
 from gradtool.training.row_tables import RowServer
+from gradtool.training.sampler import Order, Place
 from gradtool.training.schedules import Schedule
 from gradtool.training.sharding import Shard
 from gradtool.training.timeline import Nodes, Timeline
-from gradtool.training.watching import Watcher
 
 End = Literal["steps", "patience", "interrupted"]
 SEEDS = 1 << 32  # steps that have draws of their own
@@ -48,7 +48,7 @@ class Loop:
 
     session: Session
     graphs: Graphs
-    data: Fitted
+    data: BoundDataset
     order: Order | None
     schedule: Schedule
     options: TrainOptions

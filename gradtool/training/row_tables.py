@@ -30,7 +30,7 @@ from gradtool.passes.averages import add_averages
 from gradtool.passes.optimizer import why_all_move
 from gradtool.passes.row_shards import Blocks, block_of, shard_rows, why_not
 from gradtool.passes.update_groups import Updates
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.ranks.group import Group, Window, anywhere, share
 from gradtool.session import Session
 from gradtool.text.words import some

@@ -16,11 +16,11 @@ from gradtool.errors import UsageError
 from gradtool.io import contained
 from gradtool.ranks.group import Group
 from gradtool.training import journal as journals
+from gradtool.training.callbacks import Watcher
 from gradtool.training.checkpoints import Checkpoint, Folder, Records, remove
 from gradtool.training.evaluating import require_parts
 from gradtool.training.journal import Journal
 from gradtool.training.setup import Setup
-from gradtool.training.watching import Watcher
 from gradtool.workloads import plan_files
 from gradtool.workloads.strategies import keep
 

@@ -18,17 +18,17 @@ from gradtool.ops.native import Kernels
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates
-from gradtool.training.data import Arrays, Fitted, Takes
+from gradtool.training.callbacks import Watcher
+from gradtool.training.data import Arrays, BoundDataset, InputSpec
 from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
-from gradtool.training.order import Order
+from gradtool.training.sampler import Order
 from gradtool.training.schedules import Schedule, schedule
 from gradtool.training.sizing import kernels_for, sized
 from gradtool.training.sources import Given, Source, opened
-from gradtool.training.watching import Watcher
 
 PLAN_SUFFIX = ".json"
 STATISTICS = (
@@ -49,7 +49,7 @@ class Setup:
     graphs: Graphs
     updates: Updates
     options: TrainOptions
-    data: Sequence[Fitted]
+    data: Sequence[BoundDataset]
     order: Order | None
     steps: int | None
     epochs: int | None
@@ -121,7 +121,7 @@ class Setup:
         return _sample(self.data[0], most)
 
 
-def _sample(data: Fitted, most: int) -> Arrays:
+def _sample(data: BoundDataset, most: int) -> Arrays:
     if data.examples is not None:
         return data.batch(np.arange(min(most, data.examples)))
     first = next(data.epoch(0), None)
@@ -194,10 +194,10 @@ def prepared(
 def _read(
     graphs: Graphs, sources: Sequence[Source], names: Mapping[str, str], options: TrainOptions,
     ranks: int,
-) -> tuple[list[Fitted], TrainOptions]:  # fmt: skip
+) -> tuple[list[BoundDataset], TrainOptions]:  # fmt: skip
     """Data held against what a step takes, and the options with the examples of a step."""
-    takes = Takes.of(graphs.training.model, graphs.inner, graphs.training.labels)
-    read = [Fitted(source, takes, names) for source in sources]
+    takes = InputSpec.of(graphs.training.model, graphs.inner, graphs.training.labels)
+    read = [BoundDataset(source, takes, names) for source in sources]
     found = sized(options, takes.size, ranks, read[0].examples)
     if takes.size is not None:
         return read, found
@@ -205,10 +205,10 @@ def _read(
     if fixed is None:
         return read, found
     takes = replace(takes, size=fixed)
-    return [Fitted(source, takes, names) for source in sources], sized(options, fixed, ranks)
+    return [BoundDataset(source, takes, names) for source in sources], sized(options, fixed, ranks)
 
 
-def _say(graphs: Graphs, read: Sequence[Fitted], watcher: Watcher) -> None:
+def _say(graphs: Graphs, read: Sequence[BoundDataset], watcher: Watcher) -> None:
     """Tell people what data are taken as, and what becomes of updates."""
     fixed, model = read[0].takes.size, graphs.training.model
     settled = model.meta.get(SETTLED, {})
@@ -223,7 +223,7 @@ def _say(graphs: Graphs, read: Sequence[Fitted], watcher: Watcher) -> None:
         watcher.said(f"warning: {line}")
 
 
-def _look_through(read: Sequence[Fitted], recipe: Recipe, watcher: Watcher) -> None:
+def _look_through(read: Sequence[BoundDataset], recipe: Recipe, watcher: Watcher) -> None:
     """Check the numbers of all data, and tell people of the model."""
     for each in read:
         each.look_through()
@@ -231,14 +231,14 @@ def _look_through(read: Sequence[Fitted], recipe: Recipe, watcher: Watcher) -> N
         watcher.said(line)
 
 
-def _say_default(data: Fitted, order: Order | None, watcher: Watcher) -> None:
+def _say_default(data: BoundDataset, order: Order | None, watcher: Watcher) -> None:
     """Tell people of a default batch that is smaller because there are fewer examples."""
     if order is not None and data.takes.size is None and order.size < BATCH:
         watcher.said(f"{data.source.source}: {order.examples} examples: a batch is of {order.size}")
 
 
 def _fixed_inside(
-    graphs: Graphs, read: Sequence[Fitted], sized: TrainOptions, ranks: int
+    graphs: Graphs, read: Sequence[BoundDataset], sized: TrainOptions, ranks: int
 ) -> int | None:
     """The examples that nodes fix; of a stream it is asked where parts of batches are computed."""
     data, batch = read[0], sized.batch
@@ -253,7 +253,7 @@ def _fixed_inside(
     return fixed_inside(graphs.model, lambda model, n: _dims(model, data, n), part, batch)
 
 
-def _order(data: Fitted, options: TrainOptions) -> Order | None:
+def _order(data: BoundDataset, options: TrainOptions) -> Order | None:
     if data.examples is None:
         return None
     assert options.batch is not None  # noqa: S101 - it was sized
@@ -296,15 +296,15 @@ def _takes_statistics(model: ir.Model) -> bool:
     return any(node.op_type == "BatchNormalizationTraining" for node in model.graph)
 
 
-def _dims(model: ir.Model, data: Fitted, examples: int) -> dict[str, int]:
+def _dims(model: ir.Model, data: BoundDataset, examples: int) -> dict[str, int]:
     """The sizes of what a graph leaves open, of so many examples."""
     found = feeds.sizes(model, _sample(data, examples))
     return {name: found[name] for name in io.symbols(model)}
 
 
 def _fitted(
-    memory: int, recipe: Recipe, options: TrainOptions, kernels: Kernels, data: Sequence[Fitted],
-    watcher: Watcher,
+    memory: int, recipe: Recipe, options: TrainOptions, kernels: Kernels,
+    data: Sequence[BoundDataset], watcher: Watcher,
 ) -> Fit:  # fmt: skip
     """How a memory is kept to: a model that fixes the examples of a step fixes the parts.
 

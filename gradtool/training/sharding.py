@@ -25,7 +25,7 @@ from gradtool.passes.averages import add_averages
 from gradtool.passes.cut_sums import cut_sums
 from gradtool.passes.update_groups import Updates
 from gradtool.passes.update_kinds import kind_of
-from gradtool.planning.sharing import Parts
+from gradtool.planning.shared_layout import Parts
 from gradtool.ranks.group import Group, share
 from gradtool.session import Session
 from gradtool.training.graphs import Graphs

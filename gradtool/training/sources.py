@@ -17,7 +17,7 @@ import numpy as np
 
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.exec import inputs
-from gradtool.exec.given import array_of, as_numpy
+from gradtool.exec.array_interop import array_of, as_numpy
 from gradtool.io import npy, safetensors
 from gradtool.io.stored import Stored
 from gradtool.plugins import function_at, parameters_of

@@ -9,22 +9,22 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from gradtool.exec import feeds
-from gradtool.exec.resident import Resident
+from gradtool.exec.bound_model import Resident
 from gradtool.exec.results import Result
-from gradtool.exec.settling import Settling
+from gradtool.exec.state_ready import Settling
 from gradtool.ops.native import Kernels
 from gradtool.ops.ranks.members import in_line, together
-from gradtool.passes.cut_line import Cut
 from gradtool.passes.cut_stages import part_name
 from gradtool.passes.evaluation import evaluation
-from gradtool.planning.sharing import NO_PARTS, Parts
-from gradtool.program.bound import bound
+from gradtool.passes.pipeline_cut import Cut
+from gradtool.planning.shared_layout import NO_PARTS, Parts
+from gradtool.program.bind_dims import bound
 from gradtool.ranks.line import Line
 from gradtool.session import Session
 from gradtool.session.feeding import Batch
 from gradtool.session.session import MOST_PLANS, Ahead
 from gradtool.training.graphs import Graphs
-from gradtool.training.stages import Standing, evaluated
+from gradtool.training.stages import PipelinePosition, evaluated
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -37,7 +37,7 @@ class StageSession(Session):
         graphs: Graphs,
         whole: Graphs,
         cut: Cut,
-        place: Standing,
+        place: PipelinePosition,
         kernels: Kernels,
         parts: Parts = NO_PARTS,
         ahead: Ahead | None = None,

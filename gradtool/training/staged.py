@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.io.stored import Stored
-from gradtool.planning.sharing import NO_PARTS
+from gradtool.planning.shared_layout import NO_PARTS
 from gradtool.ranks.group import Group
 from gradtool.ranks.line import Line
 from gradtool.training.data import Arrays
@@ -20,7 +20,7 @@ from gradtool.training.loop import Loop
 from gradtool.training.setup import Setup, sizes_of_part
 from gradtool.training.sharding import Shard
 from gradtool.training.stage_session import StageSession
-from gradtool.training.stages import Standing, balanced, sized, staged
+from gradtool.training.stages import PipelinePosition, balanced, sized, staged
 from gradtool.training.timeline import Nodes
 
 Array = np.ndarray[Any, Any]
@@ -28,7 +28,7 @@ HANDS = 0  # the slot of arrays that go to the first stage
 
 
 def opened(
-    setup: Setup, place: Standing, arrays: Mapping[str, Stored] | None
+    setup: Setup, place: PipelinePosition, arrays: Mapping[str, Stored] | None
 ) -> tuple[StageSession, Graphs, Shard | None]:
     """The session of this rank's stage, its graphs, and what it updates of each parameter of these.
 
@@ -57,10 +57,10 @@ def opened(
 class StagedLoop(Loop):
     """One training of a model in stages."""
 
-    place: Standing | None = None
+    place: PipelinePosition | None = None
 
     @property
-    def _standing(self) -> Standing:
+    def _standing(self) -> PipelinePosition:
         assert self.place is not None  # noqa: S101 - a stage stands somewhere
         return self.place
 

@@ -18,25 +18,25 @@ from gradtool.graph.reads import reads
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
-from gradtool.passes.cut_line import Cut, cut, is_known
 from gradtool.passes.cut_stages import stage_graph
-from gradtool.passes.places import homes_of, places
+from gradtool.passes.forward_position import homes_of, places
+from gradtool.passes.pipeline_cut import Cut, cut, is_known
 from gradtool.passes.residuals import Sizes, residuals
 from gradtool.passes.update_groups import Updates
 from gradtool.planning.pipeline import Line, cuts, turns
 from gradtool.program import Step
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
 from gradtool.ranks.group import ALONE, Group
 from gradtool.training.graphs import Graphs
-from gradtool.training.nominal import step_seconds
+from gradtool.training.reference_machine import step_seconds
 from gradtool.training.sharding import Shard, sharded
 
 Seconds = Callable[[Step], float]  # of a step of a program
 
 
 @dataclass(frozen=True)
-class Standing:
+class PipelinePosition:
     """Where this rank stands: among all, among those that have its stage, and within its line."""
 
     everyone: Group
@@ -54,11 +54,11 @@ class Standing:
         return self.line.rank == self.line.size - 1
 
 
-def standing(group: Group, stages: int) -> Standing:
+def standing(group: Group, stages: int) -> PipelinePosition:
     """Where a rank stands among all, which have all stages as often."""
     replica, stage = divmod(group.rank, stages)
     line = group.part(range(replica * stages, (replica + 1) * stages))
-    return Standing(group, group.part(range(stage, group.size, stages)), line)
+    return PipelinePosition(group, group.part(range(stage, group.size, stages)), line)
 
 
 def require_ranks(ranks: int, stages: int, shard: str, *, sync_batchnorm: bool) -> None:

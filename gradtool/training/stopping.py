@@ -10,7 +10,7 @@ from typing import Any
 
 from gradtool.errors import Interrupted
 from gradtool.ranks.signals import heard
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 
 _listens: Asked | None = None
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import UsageError
-from gradtool.exec import room
+from gradtool.exec import available_memory
 from gradtool.io.stored import opened
 from gradtool.text.extras import install
 from gradtool.text.units import format_bytes
@@ -119,7 +119,7 @@ def _is_numeric(kind: Any) -> bool:
 
 def _room(path: Path, read: dict[str, Array], rows: int) -> dict[str, Array]:
     """Arrays for all rows, of which some are read."""
-    free = room.free()
+    free = available_memory.free()
     total = sum(prod(a.shape[1:]) * a.dtype.itemsize for a in read.values()) * rows
     if free is not None and total > free:
         raise UsageError(

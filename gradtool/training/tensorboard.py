@@ -8,7 +8,7 @@ from typing import Any
 
 from gradtool.errors import UsageError
 from gradtool.text.extras import install
-from gradtool.training.watching import Begun, Watcher
+from gradtool.training.callbacks import Begun, Watcher
 
 MISSING = f"TensorBoard events need tensorboardX: {install('tensorboard')}"
 

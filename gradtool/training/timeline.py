@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradtool.exec.settling import Settling
+from gradtool.exec.state_ready import Settling
 from gradtool.graph.families import split_name
 from gradtool.graph.randomness import HANDED, TOGETHER
 from gradtool.program import Program

@@ -26,12 +26,13 @@ from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
 from gradtool.training import runs, stopping
+from gradtool.training.callbacks import Begun, Watcher, Watchers
 from gradtool.training.checkpoints import Checkpoint, Folder, Progress, Records
 from gradtool.training.evaluating import counter_for, evaluator_for
 from gradtool.training.graphs import Recipe, require_forward
 from gradtool.training.history import History
 from gradtool.training.loop import Loop
-from gradtool.training.opening import open_rank
+from gradtool.training.open_rank import open_rank
 from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sizing import opened_for
@@ -39,7 +40,6 @@ from gradtool.training.sources import Given
 from gradtool.training.staged import StagedLoop
 from gradtool.training.stages import require_ranks
 from gradtool.training.timeline import Timeline, Traced
-from gradtool.training.watching import Begun, Watcher, Watchers
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.rewriting import Graph, model_of
 

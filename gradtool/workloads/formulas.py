@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from gradtool.planning.remap_schedule import translated
 from gradtool.planning.schedule import Schedule
-from gradtool.planning.translate import translated
 from gradtool.workloads.workload import Workload
 
 DEGREE = 2  # in each symbol: attention is quadratic in the sequence

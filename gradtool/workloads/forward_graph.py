@@ -19,19 +19,19 @@ from gradtool.losses import attach as losses
 from gradtool.losses.settings import CLASS_WEIGHTS
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
+from gradtool.passes.drop_outputs import return_no_more
 from gradtool.passes.exporters import folded, renamed, untied
 from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.lora import Lora, attach
 from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
-from gradtool.passes.merged import separate_statistics
 from gradtool.passes.parameters import Role, Roles, roles_of
-from gradtool.passes.returned import return_no_more
 from gradtool.passes.second_order import reopen
 from gradtool.passes.stop_gradients import Stopped, stop_gradients
 from gradtool.passes.straight_through import frozen, mark_scales, straight_through
 from gradtool.passes.training_forms import prepare
+from gradtool.passes.untie_initializers import separate_statistics
 from gradtool.passes.whole_windows import fit_windows
 from gradtool.shapes import infer
 from gradtool.workloads.grad_options import GradOptions

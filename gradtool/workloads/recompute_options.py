@@ -90,13 +90,13 @@ class RecomputeOptions:
         return self._searching(name) if name in SEARCHED else strategies.STRATEGIES[name]
 
     def _searching(self, name: str) -> Strategy:
-        from gradtool.planning.ladder import needed
+        from gradtool.planning.pareto import requirements
         from gradtool.workloads.budgets.limits import Budget
         from gradtool.workloads.budgets.search import at_most, within
 
         search, share = self.search(), self._share()
         budget = Budget.of("min" if self.budget is None else self.budget, self.optimizer)
-        needed.require()
+        requirements.require()
         if self.budget is not None:
             return lambda work: within(work, budget, search(work), name)
         return lambda work: at_most(work, share, search(work), name=name, optimizer=self.optimizer)

@@ -29,8 +29,8 @@ from gradtool.planning.packing import load_profile
 from gradtool.planning.plan import Plan
 from gradtool.program import Program
 from gradtool.program.kinds import KEPT_BYTES
-from gradtool.workloads.draft import Draft
 from gradtool.workloads.hoist import Decision, decide
+from gradtool.workloads.transaction import Draft
 
 ROUNDS = 8
 
@@ -129,7 +129,7 @@ def _program(
     model: ir.Model, dims: Mapping[str, int], kernels: Kernels = "numpy"
 ) -> Program | None:
     """The program of a model at given sizes; None if some are open or have no kernel."""
-    from gradtool.program.bound import bound
+    from gradtool.program.bind_dims import bound
     from gradtool.program.flatten import flatten
 
     try:

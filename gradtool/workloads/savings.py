@@ -69,7 +69,7 @@ def savings(
 
 
 def _bound(model: ir.Model, dims: Mapping[str, int]) -> ir.Model:
-    from gradtool.program.bound import bound
+    from gradtool.program.bind_dims import bound
 
     return bound(model, dims) if dims else model
 

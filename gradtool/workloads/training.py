@@ -18,7 +18,7 @@ from gradtool.losses import attach as losses
 from gradtool.ops.driver import differentiate
 from gradtool.passes import train_mode as modes
 from gradtool.passes.masters import keep_masters
-from gradtool.passes.narrow_places import narrow_places
+from gradtool.passes.narrow_argmax import narrow_places
 from gradtool.passes.optimizer import add_updates
 from gradtool.passes.second_order import is_training_graph, require_loss
 from gradtool.passes.selection import Selection, cut, select

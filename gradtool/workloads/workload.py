@@ -15,7 +15,7 @@ from gradtool.planning.orders.best import Ordered, best_order
 from gradtool.planning.plan import Plan
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
 
 OnRung = Callable[[int, int], object]

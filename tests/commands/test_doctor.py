@@ -5,7 +5,7 @@ from importlib import metadata
 
 import numpy as np
 
-from gradtool.exec import room
+from gradtool.exec import available_memory
 from gradtool.reports import system
 
 
@@ -64,10 +64,10 @@ def test_the_driver_decides_the_advice():
 def test_a_control_group_limits_memory(tmp_path, monkeypatch):
     (tmp_path / "max").write_text("1048576\n")
     (tmp_path / "current").write_text("1000\n")
-    monkeypatch.setattr(room, "GROUP_LIMITS", (str(tmp_path / "max"),))
-    monkeypatch.setattr(room, "GROUP_USES", (str(tmp_path / "current"),))
+    monkeypatch.setattr(available_memory, "GROUP_LIMITS", (str(tmp_path / "max"),))
+    monkeypatch.setattr(available_memory, "GROUP_USES", (str(tmp_path / "current"),))
 
-    assert room.memory() == (1_047_576, 1_048_576)
+    assert available_memory.memory() == (1_047_576, 1_048_576)
 
 
 def test_it_loads_no_model_library():

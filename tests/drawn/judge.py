@@ -30,7 +30,7 @@ from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import planned
 from gradtool.ops.composites.calls import inline
 from gradtool.passes.widen import widen
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.workloads import ort_options
 
 # Attributes are single precision, and so are parts of onnxruntime's kernels of double.

@@ -11,10 +11,10 @@ from graphs import floats, parse
 import gradtool as gt
 from gradtool.api import model_of
 from gradtool.errors import GradtoolError
-from gradtool.exec.beside import beside
 from gradtool.exec.device import Device, open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import check_arena
+from gradtool.exec.memory_meter import beside
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import execute, planned
 from gradtool.graph.specs import Spec

@@ -17,7 +17,7 @@ from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import planned
 from gradtool.ops import kernels as registry
 from gradtool.planning.no_recompute import no_recompute
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 
 LAYER = """g (float[N, 8] x, float[8, 16] w, float[16] b) => (y) {
     [mm] h = MatMul (x, w) [add] a = Add (h, b) [tanh] t = Tanh (a) [soft] y = Softmax (t)

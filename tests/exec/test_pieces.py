@@ -14,7 +14,7 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.measure import check_arena, measure
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import planned
-from gradtool.operators.grain import CACHE, DEVICE, at_a_time, grain
+from gradtool.operators.block_size import CACHE, DEVICE, at_a_time, grain
 from gradtool.ops.shared.bounds import Doubts, within
 from gradtool.program.native import kernels_of
 from gradtool.workloads.plans import workload

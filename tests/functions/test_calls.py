@@ -15,7 +15,7 @@ from gradtool.ops.composites.calls import expand, inline
 from gradtool.ops.composites.outline import outline
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program import Program
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
 
 GRAPHS = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from random_graphs import Recipe, assemble, recipes
 
 import gradtool as gt
-from gradtool.io import checkable, pieces
+from gradtool.io import checkable, streamed_proto
 from gradtool.ops.composites.calls import inline
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "samples").glob("*.onnx"))
@@ -23,14 +23,14 @@ SAMPLES = sorted((Path(__file__).resolve().parents[2] / "samples").glob("*.onnx"
 @pytest.fixture(params=[1, 3, 1000], autouse=True)
 def nodes(request, monkeypatch):
     """How many nodes a part has."""
-    monkeypatch.setattr(pieces, "NODES", request.param)
+    monkeypatch.setattr(streamed_proto, "NODES", request.param)
 
 
 def said(model: ir.Model, how) -> str | None:
-    how.begin(pieces.before_nodes(model))
-    for run in pieces.runs(model):
+    how.begin(streamed_proto.before_nodes(model))
+    for run in streamed_proto.runs(model):
         how.add(run)
-    return how.end(pieces.around(model))
+    return how.end(streamed_proto.around(model))
 
 
 def both(model: ir.Model) -> tuple[str | None, str | None]:

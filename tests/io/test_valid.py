@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from gradtool import io
 from gradtool.errors import InvalidResult
-from gradtool.io import checkable, pieces, stock, valid, weightless
+from gradtool.io import checkable, stock, streamed_proto, valid, weightless
 from gradtool.io.checkable import AtOnce
 
 RELU = "g (float[batch, 4] x) => (float[batch, 4] y) { y = Relu (x) }"
@@ -212,11 +212,11 @@ def test_weights_of_subgraphs_and_notes_are_left_out_of_what_is_checked():
     model = helper.make_model(helper.make_graph([branch, plain], "g", [condition], []))
     graph = ir.serde.deserialize_model(model)
     found = AtOnce()
-    found.begin(pieces.before_nodes(graph))
-    for run in pieces.runs(graph):
+    found.begin(streamed_proto.before_nodes(graph))
+    for run in streamed_proto.runs(graph):
         found.add(run)
 
-    assert found.end(pieces.around(graph)) is None
+    assert found.end(streamed_proto.around(graph)) is None
     checked = onnx.ModelProto.FromString(found.message)
     assert found.nodes == 2
     assert [value.name for value in checked.graph.input] == ["c", "w"]

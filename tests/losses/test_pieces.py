@@ -10,7 +10,7 @@ from conftest import sampled
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.losses.endings import ending
+from gradtool.losses.output_heads import ending
 from gradtool.losses.pieces import piecewise
 
 SHIFTS = {

@@ -12,10 +12,10 @@ from random_programs import programs
 from random_steps import steps as any_steps
 
 from gradtool.errors import UsageError
-from gradtool.planning.ladder import walk as walks
-from gradtool.planning.ladder.walk import Descent, State, Walk
+from gradtool.planning.pareto import walk as walks
+from gradtool.planning.pareto.walk import Descent, State, Walk
 from gradtool.planning.search.cost_model import CostModel
-from gradtool.program.overwriting import write_after_read
+from gradtool.program.donation import write_after_read
 
 pytestmark = needs_library
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}

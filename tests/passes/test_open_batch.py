@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import gradtool as gt
 from gradtool.errors import UsageError
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 from gradtool.workloads.opening import load
 
 BATCH = 5

@@ -25,7 +25,7 @@ from gradtool.planning.plan import ALWAYS_LIVE
 from gradtool.planning.schedule import Schedule, replay
 from gradtool.planning.simulate import Simulator
 from gradtool.program.declared import narrowed
-from gradtool.program.overwriting import overwriting
+from gradtool.program.donation import overwriting
 from gradtool.workloads import plans
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}

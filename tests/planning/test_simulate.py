@@ -16,7 +16,7 @@ from gradtool.planning.liveness import lifetimes
 from gradtool.planning.packing import load_profile
 from gradtool.planning.schedule import Schedule, pruned, replay
 from gradtool.planning.simulate import Simulator
-from gradtool.program.overwriting import overwriting
+from gradtool.program.donation import overwriting
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 FIVE = ("a = Tanh x", "b = Mul a w", "c = Exp b", "d = Mul c a", "y = Add d b")

@@ -17,12 +17,12 @@ import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.io import safetensors
 from gradtool.training import row_tables
+from gradtool.training.callbacks import Watcher
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import OnPaper, layout
 from gradtool.training.links import Link
-from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
-from gradtool.training.watching import Watcher
+from gradtool.training.reference_machine import step_seconds
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.training import training_graph
 
@@ -78,7 +78,7 @@ def watched(model, data, options, group):
 
     module._read = reading
     with gt.Trainer(gt.load(model), **options) as trainer:
-        from gradtool.training import opening as training
+        from gradtool.training import open_rank as training
 
         made = training._server
 

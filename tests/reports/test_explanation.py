@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from gradtool.planning.recompute.decided import UNREAD
-from gradtool.planning.recompute.facts import Again, Facts, Place, Reader
+from gradtool.planning.recompute.decision import UNREAD
 from gradtool.planning.recompute.mirror import Why
-from gradtool.planning.recompute.outcome import Work
+from gradtool.planning.recompute.result import Work
+from gradtool.planning.recompute.value_facts import Again, Facts, Place, Reader
 from gradtool.reports import explanation
 
 FACTS = Facts(

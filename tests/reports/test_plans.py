@@ -9,7 +9,7 @@ from pages import whole
 from training_programs import chain
 
 from gradtool.planning.no_recompute import no_recompute
-from gradtool.planning.recompute.late import late
+from gradtool.planning.recompute.late_clones import late
 from gradtool.planning.schedule import replay
 from gradtool.reports import plans
 from gradtool.reports.memory import FOOTER

@@ -6,7 +6,7 @@ import pytest
 from gradtool.errors import UsageError
 from gradtool.training.checkpoints import Best, Folder, Progress
 from gradtool.training.journal import Mark
-from gradtool.training.order import Place
+from gradtool.training.sampler import Place
 
 OF = {"model": {"graph": "a"}, "recipe": {"lr": 0.1}}
 ARRAYS = {

@@ -14,7 +14,7 @@ import gradtool as gt
 from gradtool.errors import MissingData, UsageError
 from gradtool.io import safetensors
 from gradtool.program.native import kernels_of
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 
 GOOD = examples(20)
 OPTIONS = {"batch": 4, "steps": 6, "lr": 0.1, "optimizer": "sgd"}

@@ -7,7 +7,7 @@ from trainings import examples, weights
 
 import gradtool as gt
 from gradtool.errors import UsageError
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 
 # Where the number N stands that an exporter was shown.
 FIXED = {

@@ -17,8 +17,8 @@ from trainings import examples, load
 import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.native import library
+from gradtool.training.callbacks import Watcher
 from gradtool.training.fit import parts_of
-from gradtool.training.watching import Watcher
 
 BATCH = 24
 DATA = examples(48)

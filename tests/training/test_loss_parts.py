@@ -11,7 +11,7 @@ from loss_parts_ways import WAYS, tried
 
 import gradtool as gt
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 
 RNG = np.random.default_rng(0)
 DRAWN = [(name, list(WAYS)[index % len(WAYS)]) for index, name in enumerate(CASES)]

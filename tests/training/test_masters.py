@@ -16,7 +16,7 @@ from trainings import examples, proto, recipes, weights
 import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.graph.predicates import HALVES
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 
 TYPES = {
     "float16": (onnx.TensorProto.FLOAT16, np.float16),

@@ -8,7 +8,7 @@ from trainings import drawn, examples, lines, load
 
 import gradtool as gt
 from gradtool.errors import UsageError
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 
 DATA, TEST = examples(50), examples(21, 5)
 

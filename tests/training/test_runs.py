@@ -13,7 +13,7 @@ from trainings import examples, load
 import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.training import runs
-from gradtool.training.watching import Watcher
+from gradtool.training.callbacks import Watcher
 
 OPTIONS = {"batch": 8, "lr": 0.1, "checkpoint_every": 4, "keep": 9, "steps": 12}
 DATA = examples(50)

@@ -8,8 +8,8 @@ from trainings import examples, load, proto
 
 import gradtool as gt
 from gradtool.errors import UsageError
+from gradtool.training.callbacks import Watcher, Watchers
 from gradtool.training.tensorboard import TensorBoard
-from gradtool.training.watching import Watcher, Watchers
 
 OPTIONS = {"batch": 8, "lr": 0.1, "schedule": "cosine", "shuffle": False}
 

@@ -12,9 +12,9 @@ from trainings import drawn, examples, lines, load, proto, weights
 
 import gradtool as gt
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.training.order import Order
+from gradtool.training.callbacks import Watcher
+from gradtool.training.sampler import Order
 from gradtool.training.schedules import schedule
-from gradtool.training.watching import Watcher
 
 DATA, TEST = examples(50), examples(21, 5)
 SUMMED = {"x": DATA["x"]}

@@ -10,8 +10,8 @@ import pytest
 from graphs import parse
 
 import gradtool as gt
+from gradtool.planning.remap_schedule import translated
 from gradtool.planning.simulate import Simulator
-from gradtool.planning.translate import translated
 from gradtool.workloads import strategies
 from gradtool.workloads.formulas import Formula, Term, peak_formula
 from gradtool.workloads.plans import workload

@@ -14,7 +14,7 @@ from gradtool.errors import OverBudget, UsageError
 from gradtool.exec import agreement
 from gradtool.exec.run import execute
 from gradtool.workloads import strategies
-from gradtool.workloads.budgets.answers import work_of
+from gradtool.workloads.budgets.budget_queries import work_of
 from gradtool.workloads.budgets.forms import Forms
 from gradtool.workloads.budgets.frontier import frontier
 from gradtool.workloads.budgets.limits import Budget

@@ -18,7 +18,7 @@ from gradtool.exec.feeds import sizes
 from gradtool.graph.stages import is_hoisted
 from gradtool.io import symbols
 from gradtool.passes.residuals import residuals
-from gradtool.program.bound import bound
+from gradtool.program.bind_dims import bound
 from gradtool.workloads import save_less as saving
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "samples").glob("*.onnx"))

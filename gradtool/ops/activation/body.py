@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 from gradtool.ops.shared.tiling import by_piece
 
 

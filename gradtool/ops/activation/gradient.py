@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Node, Tensor, given
+from gradtool.graph.typed import Node, Tensor, given
 from gradtool.ops.gradients import Gradients, derivative, gradient, zero_gradient
 
 ROOT_HALF = math.sqrt(0.5)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Dim, Dims, Maybe, Tensor, ints
+from gradtool.graph.typed import Dim, Dims, Maybe, Tensor, ints
 from gradtool.ops.index.body import gather_grad
 
 

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Dim, Tensor, ints
+from gradtool.graph.typed import Dim, Tensor, ints
 from gradtool.ops.attention.body import _grouped, _grouped_mask, _merged, _range
 from gradtool.ops.attention.body_rows import LESS, Rows, rows_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Dims, Tensor, ints, static
+from gradtool.graph.typed import Dims, Tensor, ints, static
 
 SCORES = 1 << 20  # in a block, where that leaves it as many rows as
 ROWS = 64

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.graph.known import Dim, Node, Tensor, given
+from gradtool.graph.typed import Dim, Node, Tensor, given
 from gradtool.ops.gradients import Gradients, gradient
 
 

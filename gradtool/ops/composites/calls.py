@@ -11,9 +11,9 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
-from gradtool.graph.blame import blamed
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.devices import place_like
+from gradtool.graph.error_context import blamed
 from gradtool.graph.metadata import CALL, CALLEE, GROUP, NOTES, SOURCE, STAGE
 from gradtool.graph.names import label
 from gradtool.graph.prune import drop

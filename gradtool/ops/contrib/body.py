@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Dims, Tensor
+from gradtool.graph.typed import Dims, Tensor
 from gradtool.ops.attention.body import (
     _bias,
     _grouped,

@@ -6,7 +6,7 @@ A rule returns the gradients of the node's inputs and then those of its captured
 from __future__ import annotations
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Node, Tensor
+from gradtool.graph.typed import Node, Tensor
 from gradtool.ops.control.gradient_if import backward_if
 from gradtool.ops.control.gradient_loops import backward_turns
 from gradtool.ops.control.gradient_turns import Turns

@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import as_tensor
 from gradtool.graph.reads import captured
+from gradtool.graph.typed import as_tensor
 from gradtool.ops.control.gradient_bodies import (
     Body,
     is_known_outside,

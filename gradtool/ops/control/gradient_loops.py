@@ -14,10 +14,10 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.emit.clones import rename
 from gradtool.errors import UnsupportedGradient
-from gradtool.graph.known import as_node, as_tensor
 from gradtool.graph.predicates import is_float
 from gradtool.graph.prune import drop
 from gradtool.graph.reads import captured
+from gradtool.graph.typed import as_node, as_tensor
 from gradtool.ops.control.gradient_bodies import (
     Body,
     is_known_outside,

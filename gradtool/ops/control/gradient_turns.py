@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Node
 from gradtool.graph.predicates import is_float
 from gradtool.graph.reads import captured, dependent
+from gradtool.graph.typed import Node
 from gradtool.ops.control.gradient_bodies import show
 from gradtool.ops.control.gradient_if import is_wanted
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gradtool.graph.providers import provided
+from gradtool.graph.injection import provided
 from gradtool.graph.specs import Spec
 
 

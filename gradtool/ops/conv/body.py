@@ -8,7 +8,7 @@ from typing import Any
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Tensor, ints, static
+from gradtool.graph.typed import Tensor, ints, static
 from gradtool.operators.windows import Window
 from gradtool.ops.conv.body_weight import Form
 from gradtool.ops.shared.symbolic_sizes import dims

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Tensor, ints, static
+from gradtool.graph.typed import Tensor, ints, static
 from gradtool.operators.windows import Window
 from gradtool.ops.shared.accumulation import widened
 

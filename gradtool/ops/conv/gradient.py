@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.graph.attributes import arguments
-from gradtool.graph.known import Node, Tensor, static
+from gradtool.graph.typed import Node, Tensor, static
 from gradtool.operators.windows import Window, transposed
 from gradtool.ops.gradients import Gradients, gradient
 

@@ -11,7 +11,7 @@ import numpy as np
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.graph.attributes import arguments
-from gradtool.graph.known import Node, Tensor, given, ints, static
+from gradtool.graph.typed import Node, Tensor, given, ints, static
 from gradtool.operators.windows import Window
 from gradtool.ops.gradients import Gradients, gradient
 from gradtool.ops.signal.body_fourier import scalar

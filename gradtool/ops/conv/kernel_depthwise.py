@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.ops.conv.kernel_sizes import Convolution
 from gradtool.ops.shared.types import Array, Arrays
 

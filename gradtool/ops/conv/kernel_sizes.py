@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.operators.windows import Window
 
 LIMIT = 1 << 20  # bytes of columns at a time; more if the weights are larger than that

@@ -6,7 +6,7 @@ import math
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 
 ROOT_PI = math.sqrt(math.pi)
 

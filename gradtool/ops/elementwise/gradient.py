@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.graph.known import Node, Tensor, given
 from gradtool.graph.metadata import aten
+from gradtool.graph.typed import Node, Tensor, given
 from gradtool.ops.gradients import Gradients, gradient, zero_gradient
 from gradtool.ops.quantize.gradient import require_unrounded
 

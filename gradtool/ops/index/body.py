@@ -9,7 +9,7 @@ from typing import Any
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Tensor, ints
+from gradtool.graph.typed import Tensor, ints
 from gradtool.ops.shared.scatter import add_elements, count, rows, vector
 from gradtool.ops.shared.symbolic_sizes import dims
 

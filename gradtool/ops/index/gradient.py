@@ -12,8 +12,8 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.graph import deciding
 from gradtool.graph.constants import array
-from gradtool.graph.known import Node, Tensor, ints
 from gradtool.graph.metadata import PADDING
+from gradtool.graph.typed import Node, Tensor, ints
 from gradtool.ops.gradients import Gradients, gradient, zero_gradient
 from gradtool.ops.shared.scatter import HALF, count, rows, vector
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.types import Array, Arrays, Specs
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 
 
 def _summed_shape(a: Tensor, b: Tensor, *, axes: Sequence[int]) -> Outputs:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Dim, Node, Tensor
+from gradtool.graph.typed import Dim, Node, Tensor
 from gradtool.operators.equations import parse, write
 from gradtool.ops.gradients import Gradients, gradient
 

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
-from gradtool.graph.known import Tensor, as_tensor
+from gradtool.graph.typed import Tensor, as_tensor
 from gradtool.operators.losses import LEAST_VARIANCE, LOWEST_LOG, NO_CLASS
 from gradtool.ops.shared.accumulation import widened
 from gradtool.ops.shared.scatter import add_onto

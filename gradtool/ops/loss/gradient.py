@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Node, Tensor, as_tensor
+from gradtool.graph.typed import Node, Tensor, as_tensor
 from gradtool.operators.losses import LOWEST_LOG
 from gradtool.ops.gradients import Gradients, gradient
 from gradtool.ops.loss.body import sample_gradients

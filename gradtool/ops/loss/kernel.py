@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.bounds import within
 from gradtool.ops.shared.lines import fitted, folded, line_work, lines

@@ -6,7 +6,7 @@ import numpy as np
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
-from gradtool.graph.known import Tensor, ints
+from gradtool.graph.typed import Tensor, ints
 
 
 @composite("DetGrad")

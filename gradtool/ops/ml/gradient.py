@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Node, Tensor
+from gradtool.graph.typed import Node, Tensor
 from gradtool.ops.gradients import Gradients, gradient, zero_gradient
 
 # Constant between their thresholds.

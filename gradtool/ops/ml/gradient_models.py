@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments
-from gradtool.graph.known import Node, Tensor
+from gradtool.graph.typed import Node, Tensor
 from gradtool.ops.gradients import Gradients, gradient
 
 FLOAT = ir.DataType.FLOAT

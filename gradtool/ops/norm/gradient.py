@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.graph.known import Node, Tensor
+from gradtool.graph.typed import Node, Tensor
 from gradtool.ops.gradients import Gradients, gradient
 from gradtool.ops.norm.body import channels_last
 from gradtool.ops.shared.accumulation import inverse_root, widened

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.ops.shared.types import Array
 
 BLOCK, MOST = 1 << 19, 1 << 24  # bytes of one buffer, here and on a device

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Tensor, as_tensor, ints
+from gradtool.graph.typed import Tensor, as_tensor, ints
 from gradtool.operators.windows import Window
 from gradtool.ops.shared.scatter import add_elements, add_positions
 from gradtool.ops.shared.symbolic_sizes import dims

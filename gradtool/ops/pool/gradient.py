@@ -7,7 +7,7 @@ import math
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.graph.attributes import arguments
-from gradtool.graph.known import Node, Tensor
+from gradtool.graph.typed import Node, Tensor
 from gradtool.operators.windows import Window
 from gradtool.ops.gradients import Gradients, gradient
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Operand, Tensor
+from gradtool.graph.typed import Operand, Tensor
 
 
 def _rounded(

@@ -6,8 +6,8 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.graph.known import Node, Tensor, given
 from gradtool.graph.predicates import is_integer
+from gradtool.graph.typed import Node, Tensor, given
 from gradtool.ops.gradients import Gradients, gradient
 
 STEP = "rounding has no derivative; pass --ste to let gradients straight through"

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 from gradtool.operators.threefry import BETWEEN, BITS, MASK, PARITY, ROTATIONS, ROUNDS
 from gradtool.ops.shared.scatter import count, positions
 from gradtool.ops.shared.symbolic_sizes import dims

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 
 
 @composite("RanksMoments", like=(0, 1))

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 
 
 def _row_shapes(own: Tensor, indices: Tensor, *cache: Tensor, **_: Any) -> Outputs:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradtool.errors import GradtoolError
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.ops.kernels import kernel
 from gradtool.ops.ranks.members import taking_part
 from gradtool.ops.shared.sums import BLOCK

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Dims, Tensor
+from gradtool.graph.typed import Dims, Tensor
 from gradtool.operators.activations import Activation, resolve
 from gradtool.ops.recurrent.body_shared import (
     Direction,

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs
-from gradtool.graph.known import Dims, Maybe, Tensor
+from gradtool.graph.typed import Dims, Maybe, Tensor
 from gradtool.operators.activations import Activation, slope, value
 
 # The new states, and the values to stack, from the states before and the inputs of one time.

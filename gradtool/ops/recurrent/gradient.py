@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Node, Tensor
+from gradtool.graph.typed import Node, Tensor
 from gradtool.ops.gradients import Gradients, gradient
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 
 
 @composite("ReduceExtremeGrad")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
 from gradtool.graph.constants import integers
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 
 
 @composite("CumProdGrad", like=2)

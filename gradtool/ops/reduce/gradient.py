@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.graph.known import Node, Tensor, given, static
+from gradtool.graph.typed import Node, Tensor, given, static
 from gradtool.ops.gradients import Gradients, gradient
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.graph.constants import integers
-from gradtool.graph.known import Node, Tensor
+from gradtool.graph.typed import Node, Tensor
 from gradtool.ops.gradients import Gradients, gradient
 
 

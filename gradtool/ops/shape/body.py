@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.constants import integers
-from gradtool.graph.known import Dim, Tensor, static
+from gradtool.graph.typed import Dim, Tensor, static
 from gradtool.ops.shared.scatter import add_positions, positions
 from gradtool.ops.shared.symbolic_sizes import dims, like_shape, part
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
 from gradtool.graph.constants import array
-from gradtool.graph.known import Dim, Tensor, as_tensor, ints
+from gradtool.graph.typed import Dim, Tensor, as_tensor, ints
 from gradtool.operators.resampling import common_scale, taps
 from gradtool.ops.shared.symbolic_sizes import dims, like_shape, part
 

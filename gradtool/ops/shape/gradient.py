@@ -8,7 +8,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.graph.attributes import arguments
 from gradtool.graph.constants import array, integers
-from gradtool.graph.known import Node, Tensor, given
+from gradtool.graph.typed import Node, Tensor, given
 from gradtool.ops.gradients import Gradients, gradient, zero_gradient
 
 zero_gradient("Shape", "Size", "ConstantOfShape")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.graph.known import Node, Tensor, given
+from gradtool.graph.typed import Node, Tensor, given
 from gradtool.ops.gradients import Gradients, gradient
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 
 
 def widened(x: Tensor) -> ir.DataType:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.ops.kernels import F, Function, kernel
 from gradtool.ops.shared.sums import BLOCK, accumulator, blocks, largest_block
 from gradtool.ops.shared.types import Array, Arrays, Specs

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.constants import integers
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 
 HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 

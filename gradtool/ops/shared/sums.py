@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.ops.shared.types import Array, Arrays, DType, Index
 
 ROWS = 512  # longest run of values added one after the other

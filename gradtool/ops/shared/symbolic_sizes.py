@@ -10,8 +10,8 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs
 from gradtool.graph.constants import array, integers
-from gradtool.graph.known import Dim, Tensor
 from gradtool.graph.metadata import ELEMENTS
+from gradtool.graph.typed import Dim, Tensor
 
 
 def dims(shape: ir.Value) -> list[Dim]:

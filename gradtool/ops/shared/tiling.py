@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Dims, Tensor, ints, static
+from gradtool.graph.typed import Dims, Tensor, ints, static
 
 PIECE = 1 << 16  # elements: results of the steps of a piece stay in the second-level cache
 LEAST = 4  # pieces, below which the body holds no less

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
-from gradtool.graph.known import Dim, Tensor
+from gradtool.graph.typed import Dim, Tensor
 from gradtool.ops.index.body import gather_grad
 from gradtool.ops.shared.symbolic_sizes import dims, like_shape
 from gradtool.ops.signal.body_fourier import (

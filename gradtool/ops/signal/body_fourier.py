@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.constants import integers
-from gradtool.graph.known import Dim, Tensor
+from gradtool.graph.typed import Dim, Tensor
 
 
 def transform(op: Builder, x: Tensor, length: Tensor, axis: int, **options: Any) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
-from gradtool.graph.known import Tensor
+from gradtool.graph.typed import Tensor
 from gradtool.operators.updates import UPDATES, Update
 
 

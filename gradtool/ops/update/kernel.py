@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.operators.updates import UPDATES, Update
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.blocks import pointwise

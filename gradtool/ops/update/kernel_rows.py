@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.operators.updates import SPARSE, Update
 from gradtool.ops.index.kernel_accumulate import normalised
 from gradtool.ops.kernels import kernel

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Tensor, ints
+from gradtool.graph.typed import Tensor, ints
 
 
 def _theta(dy: Tensor, size: Tensor, **attributes: Any) -> Outputs:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
-from gradtool.graph.known import Tensor, ints
+from gradtool.graph.typed import Tensor, ints
 from gradtool.ops.shared.scatter import HALF, add_positions
 from gradtool.ops.signal.body_fourier import number, scalar
 from gradtool.ops.vision.body_rois import _axes, _Axis

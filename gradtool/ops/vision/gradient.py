@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Node, Tensor
+from gradtool.graph.typed import Node, Tensor
 from gradtool.ops.gradients import Gradients, gradient, zero_gradient
 
 zero_gradient("NonMaxSuppression", "ImageDecoder")

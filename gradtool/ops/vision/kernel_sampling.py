@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.grain import at_a_time
+from gradtool.operators.block_size import at_a_time
 from gradtool.ops.index.kernel_accumulate import accumulate_planes
 from gradtool.ops.kernels import Function, kernel
 from gradtool.ops.shared.take import take

@@ -16,8 +16,8 @@ import numpy as np
 from gradtool.planning.flow import Integers, Mask
 from gradtool.planning.orders.bounds import least_during, order_bound
 from gradtool.planning.orders.graph import StepGraph
-from gradtool.planning.orders.implied import Implied
 from gradtool.planning.orders.moves import Moves, depth_first, greedy
+from gradtool.planning.orders.precedence_closure import Implied
 from gradtool.planning.orders.search import from_start, outwards
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program

@@ -17,7 +17,7 @@ import numpy as np
 from gradtool.planning.flow import Integers, Mask
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
-from gradtool.program.overwriting import write_after_read
+from gradtool.program.donation import write_after_read
 
 
 class StepGraph:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.planning.liveness import Lifetime
-from gradtool.planning.packing.climb import Climb, height
+from gradtool.planning.packing.capacity_search import Climb, height
 from gradtool.planning.packing.greedy import greedy
 from gradtool.planning.packing.outward import outward
 from gradtool.planning.packing.problem import Numbers, Problem, parts

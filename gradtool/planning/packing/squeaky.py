@@ -14,7 +14,7 @@ from gradtool.native import library
 from gradtool.native.call import Call
 from gradtool.planning.packing.gaps import fill
 from gradtool.planning.packing.problem import Numbers, Problem
-from gradtool.planning.packing.turns import Turns
+from gradtool.planning.packing.reinsertion import Turns
 
 PLACE = 400
 MOST = 128

@@ -17,11 +17,11 @@ from gradtool.planning.liveness import (
 )
 from gradtool.planning.packing import load_profile
 from gradtool.planning.plan import ALWAYS_LIVE, Region
-from gradtool.planning.recompute.decided import decided
-from gradtool.planning.recompute.facts import Facts, Place, Reader
+from gradtool.planning.recompute.decision import decided
 from gradtool.planning.recompute.mirror import Decision
+from gradtool.planning.recompute.value_facts import Facts, Place, Reader
 from gradtool.planning.schedule import Schedule
-from gradtool.planning.tenants import Tenants
+from gradtool.planning.storage_occupancy import Tenants
 from gradtool.program import Program
 from gradtool.text.words import suggest
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gradtool.planning.recompute.outcome import Work
+from gradtool.planning.recompute.result import Work
 from gradtool.planning.recompute.toggles import Toggles
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.simulate import Simulator

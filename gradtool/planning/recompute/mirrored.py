@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradtool.planning.recompute.groups import best_groups
-from gradtool.planning.recompute.late import late
+from gradtool.planning.recompute.late_clones import late
 from gradtool.planning.recompute.mirror import Decision
-from gradtool.planning.recompute.outcome import Outcome, outcome
+from gradtool.planning.recompute.result import Outcome, outcome
 from gradtool.planning.schedule import MIRRORED
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gradtool.planning.recompute.cuts import Cuts, square_root
 from gradtool.planning.recompute.groups import best_groups
-from gradtool.planning.recompute.outcome import Work
+from gradtool.planning.recompute.result import Work
 from gradtool.planning.recompute.segments import (
     Segmented,
     Segments,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradtool.errors import UsageError
-from gradtool.planning.recompute.late import late
-from gradtool.planning.recompute.outcome import Outcome, outcome
+from gradtool.planning.recompute.late_clones import late
+from gradtool.planning.recompute.result import Outcome, outcome
 from gradtool.planning.schedule import RECOMPUTED, Schedule
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program

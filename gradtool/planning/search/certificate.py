@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.mincut import Instant
-from gradtool.planning.search.stages import Stages
+from gradtool.planning.search.staged_milp import Stages
 from gradtool.planning.search.work_bound import chain, instants, least_budget, rounded
 
 _CUT_STEPS = 60_000

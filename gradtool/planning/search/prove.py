@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.stage_schedule import staged
-from gradtool.planning.search.stages import Relaxed, Stages, Watched
+from gradtool.planning.search.staged_milp import Relaxed, Stages, Watched
 from gradtool.planning.search.work_bound import chain, instants, rounded
 
 _COLUMNS = 24_000  # of the first programme

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gradtool.planning.schedule import alive
-from gradtool.planning.search.stages import Relaxed, Stages
+from gradtool.planning.search.staged_milp import Relaxed, Stages
 
 
 class Staged(NamedTuple):

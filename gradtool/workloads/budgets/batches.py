@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import partial
 
 from gradtool.errors import ModelError
-from gradtool.planning.ladder import needed
 from gradtool.planning.optimizer import state_bytes
+from gradtool.planning.pareto import requirements
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.budgets.search import CUTS, Search
 from gradtool.workloads.names import KEEP, LIGHT
@@ -51,7 +51,7 @@ def largest_batches(
         DeviceError: a plan is searched for, and there is no native library.
     """
     if not _SEARCHED.keys().isdisjoint(strategies):
-        needed.require()
+        requirements.require()
     batches = _Batches(grown, strategies, memory, optimizer, rung)
     kept = batches.simple(KEEP, 1)
     found: dict[str, int] = {}

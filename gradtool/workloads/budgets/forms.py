@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gradtool.workloads.budgets.answers import Answers, work_of
+from gradtool.workloads.budgets.budget_queries import Answers, work_of
 from gradtool.workloads.planned import Planned
 
 

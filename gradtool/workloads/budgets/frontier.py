@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from gradtool.workloads.budgets.answers import work_of
+from gradtool.workloads.budgets.budget_queries import work_of
 from gradtool.workloads.budgets.search import PROOF, Search
 from gradtool.workloads.names import POINTS
 from gradtool.workloads.planned import Planned

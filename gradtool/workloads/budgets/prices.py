@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradtool.errors import UsageError
-from gradtool.graph.providers import provided
+from gradtool.graph.injection import provided
 from gradtool.program import Program, profile
 from gradtool.program.profile import Profile
 from gradtool.text.names import escape, shorten

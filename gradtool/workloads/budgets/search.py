@@ -14,10 +14,10 @@ from fractions import Fraction
 from typing import TypeAlias, cast
 
 from gradtool.errors import OverBudget
-from gradtool.planning.ladder.rungs import most_entries
+from gradtool.planning.pareto.budget_points import most_entries
 from gradtool.planning.search.context import SearchContext
 from gradtool.text.units import format_bytes
-from gradtool.workloads.budgets.answers import Answers, work_of
+from gradtool.workloads.budgets.budget_queries import Answers, work_of
 from gradtool.workloads.budgets.forms import Forms
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.prices import FLOPS, Prices

@@ -14,8 +14,8 @@ from random_programs import programs
 from gradtool.planning.orders.best import best_order
 from gradtool.planning.orders.bounds import least_during, order_bound, working_set
 from gradtool.planning.orders.graph import StepGraph, mask
-from gradtool.planning.orders.implied import Implied
 from gradtool.planning.orders.moves import Moves, depth_first, greedy
+from gradtool.planning.orders.precedence_closure import Implied
 from gradtool.planning.orders.search import Search, from_start, outwards
 from gradtool.planning.simulate import Simulator
 

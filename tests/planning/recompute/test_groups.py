@@ -13,7 +13,7 @@ from training_programs import chain, training_programs
 
 from gradtool.planning.recompute import groups
 from gradtool.planning.recompute.groups import best_groups
-from gradtool.planning.recompute.late import late
+from gradtool.planning.recompute.late_clones import late
 from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.policy import POLICIES
 from gradtool.planning.simulate import Simulator

@@ -17,7 +17,7 @@ from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.planning.no_recompute import no_recompute
-from gradtool.planning.recompute.late import late
+from gradtool.planning.recompute.late_clones import late
 from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.mirrored import mirrored
 from gradtool.planning.recompute.policy import POLICIES

@@ -11,7 +11,7 @@ from tight_cases import case
 
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.prove import rounds
-from gradtool.planning.search.stages import Stages, Watched
+from gradtool.planning.search.staged_milp import Stages, Watched
 from gradtool.planning.search.work_bound import chain, instants
 
 TOLERANCE = 1e-6

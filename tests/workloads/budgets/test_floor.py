@@ -8,7 +8,7 @@ from layered import layers, workload_of
 from training_programs import training_programs
 
 from gradtool.planning.search.context import SearchContext
-from gradtool.workloads.budgets.answers import Answers, work_of
+from gradtool.workloads.budgets.budget_queries import Answers, work_of
 from gradtool.workloads.budgets.search import raise_floor
 
 EFFORT = 0.05

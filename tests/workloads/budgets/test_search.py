@@ -9,7 +9,7 @@ from layered import layers, workload_of
 
 from gradtool.errors import OverBudget
 from gradtool.workloads.budgets import search
-from gradtool.workloads.budgets.answers import Answers, work_of
+from gradtool.workloads.budgets.budget_queries import Answers, work_of
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.search import Search, at_most, within
 

@@ -1,0 +1,121 @@
+"""A model that stays in an arena: planned for the sizes that it is fed, whatever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.exec import feeds
+from gradtool.exec.binding import Binding, Bindings
+from gradtool.exec.run import sized_and_planned
+from gradtool.exec.shared_arena import Store
+from gradtool.ops.native import Kernels
+from gradtool.planning.plan import Plan
+from gradtool.planning.shared_layout import NO_PARTS, Parts
+
+SOURCE = "batch"
+Batch = Mapping[str, Any]
+
+
+class Resident:
+    """A model over a store of parameters; its plans are called `name`, `most` of them are kept.
+
+    `shared` are the parameters and the state that it has in common with others in the store, and
+    its `parts` lie inside of such.
+    """
+
+    def __init__(
+        self,
+        model: ir.Model,
+        store: Store,
+        name: str,
+        most: int,
+        kernels: Kernels = "numpy",
+        *,
+        shared: Collection[str],
+        parts: Parts = NO_PARTS,
+    ) -> None:
+        self.model = model
+        self._store = store
+        self._name = name
+        self._kernels = kernels
+        self._bindings = Bindings(store, most, shared, parts)
+        self._takes = feeds.takers(model)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans that are kept, the one used last first."""
+        return self._bindings.plans
+
+    def needs(self) -> list[str]:
+        """The inputs that have to be given."""
+        known = {*feeds.defaults(self.model), *feeds.buffers(self.model)}
+        return [v.name or "" for v in feeds.inputs_of(self.model) if v.name not in known]
+
+    def plan_ahead(self, *, bind: bool = True) -> None:
+        """Plan a model whose sizes are known, and bind it; or leave that to when it runs."""
+        binding = self._add(self.model, {})
+        if bind:
+            binding.enter()
+        else:
+            self._store.expect(binding)
+
+    def feed(self, batch: Batch, also: Iterable[str] = ()) -> Binding:
+        """The binding that a batch fits, fed with it; planned first if there is none.
+
+        Names among `also` are known and left out.
+
+        Raises:
+            MissingData: an input is absent.
+            UsageError: nothing has a name that is given, or an array has another type or shape.
+        """
+        binding = self._bindings.find(batch)
+        if binding is not None:
+            binding.feed(batch)
+            return binding
+        arrays = feeds.converted(self.model, batch, SOURCE, also)
+        names = [name for name in arrays if self._takes[name].is_initializer()]
+        held = {name: arrays.pop(name) for name in names}
+        binding = self._bindings.find(arrays) or self._planned(arrays)
+        binding.enter()
+        for name, array in held.items():
+            self._set(name, array)
+        binding.feed(arrays)
+        return binding
+
+    def clear(self) -> None:
+        """Let go of all plans."""
+        self._bindings.clear()
+
+    def _planned(self, arrays: dict[str, Any]) -> Binding:
+        """A new binding for the sizes of some inputs."""
+        model, whole = feeds.fed(self.model, arrays, SOURCE)
+        return self._add(model, feeds.sizes(model, whole))
+
+    def _add(self, model: ir.Model, sizes: Mapping[str, int]) -> Binding:
+        sized, plan = sized_and_planned(model, sizes, self._name, self._kernels)
+        defaults = feeds.defaults(sized)
+        zero = feeds.buffers(sized)
+        for value in sized.graph.inputs:
+            if value.name in zero and value.shape is not None and value.dtype is not None:
+                nothing = np.zeros((), value.dtype.numpy())
+                defaults[value.name or ""] = np.broadcast_to(nothing, value.shape.numpy())
+        return self._bindings.add(plan, sized, defaults)
+
+    def _set(self, name: str, array: Any) -> None:
+        """Write over a parameter, or over state."""
+        target = self._store.value(name)
+        if target is None:
+            raise UsageError(
+                f"{SOURCE}: {name!r} is a constant of this session; load the model with another"
+            )
+        if target.shape != array.shape:
+            raise UsageError(
+                f"{SOURCE}: {name!r} has shape {list(array.shape)}, the model takes "
+                f"{list(target.shape)}"
+            )
+        self._store.device.from_host(target, array)

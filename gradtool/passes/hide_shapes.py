@@ -1,0 +1,103 @@
+"""Sizes that a runtime does not know, so that values which lie far apart share no place.
+
+onnxruntime puts a value where a dead one of its size was, however much later, and holds that place
+from the one to the other: whatever was planned in between comes on top.  It can be told not to in
+Python alone (`enable_mem_reuse`).  Where it does not know sizes, it knows nothing of one size.  So
+each input passes a barrier (see `barrier`), and so do shapes that no input tells.
+
+What is written where an operand dies keeps its place: both are declared to have sizes of one name.
+All other large values have names of their own, else inference would call them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
+from gradtool.graph import walk
+from gradtool.graph.metadata import BARRIER, notes
+from gradtool.graph.predicates import FLOATS, INTEGERS
+from gradtool.graph.reads import reads
+from gradtool.graph.training_info import TrainingInfo
+from gradtool.passes._forward_positions import may_be_large, name_places
+from gradtool.passes.control_edges import SIZES, before, passing, same_shape, zero_of
+
+TOLD = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0, "Resize": 3}  # sizes by an operand
+
+
+def open_sizes(model: ir.Model) -> None:
+    """Hide the sizes of a model that has barriers, in place; loading it finds them again."""
+    graph = model.graph
+    state = TrainingInfo.of(model).state
+    inputs = [value for value in graph.inputs if _is_able(value) and value.name not in state]
+    if not inputs or any(map(_is_misread, walk.nodes(graph))):
+        return
+    op, first = Builder(model), graph[0]
+    with before(op, first, inputs[:1]):
+        zero = zero_of(op, inputs[:1])
+    told = {zero}
+    for value in inputs:
+        told |= {value, _hide(op, first, value, zero) if value.shape else value}
+    readers = {v: node for node in reversed(graph) for v in reads(node)}  # the first of each
+    for value in graph.outputs:
+        if value in readers and may_be_large(value):
+            _hide(op, readers[value], value, zero)
+    _hide_shapes(op, graph, zero, told)
+    name_places(graph)
+
+
+def _is_able(value: ir.Value) -> bool:
+    """Whether an input is read, has no default, and is of a type that barriers know."""
+    able = value.dtype in FLOATS or value.dtype in INTEGERS or value.dtype == ir.DataType.BOOL
+    return able and bool(value.uses()) and not value.is_initializer()
+
+
+def _is_misread(node: ir.Node) -> bool:
+    """Whether ONNX infers that a size is 0 where it is open, by operands of Attention that are.
+
+    It does for heads that lie in one axis, and for the keys of the product that is returned.
+    """
+    if node.op_type != "Attention":
+        return False
+    shape = node.outputs[0].shape
+    return any(v.name for v in node.outputs[3:]) or shape is None or len(shape) == 3
+
+
+def _hide(op: Builder, reader: ir.Node, value: ir.Value, zero: ir.Value) -> ir.Value:
+    """Let all who read a value, of which the first is given, read it through a barrier."""
+    ours = set(op.emitted)
+    uses = [use for use in value.uses() if use.node not in ours]
+    with before(op, reader, [value]):
+        same = same_shape(op, value, zero)
+    for use in uses:
+        use.node.replace_input_with(use.idx, same)
+    return same
+
+
+def _hide_shapes(
+    op: Builder, nodes: Iterable[ir.Node], zero: ir.Value, told: set[ir.Value]
+) -> None:
+    """Let shapes that do not depend on the inputs wait for them, those in bodies too."""
+    hidden: dict[ir.Value, ir.Value] = {}
+    for node in list(nodes):
+        place = TOLD.get(node.op_type, len(node.inputs))
+        shape = node.inputs[place] if place < len(node.inputs) else None
+        if shape is not None and shape not in told and _may_tell(node, shape, told):
+            if shape not in hidden:
+                with before(op, node, [zero]):
+                    hidden[shape] = passing(op, shape, zero)
+            node.replace_input_with(place, hidden[shape])
+            told.add(hidden[shape])
+        for body in walk.subgraphs(node):
+            _hide_shapes(op, body, zero, told.union(body.inputs))
+        if any(v in told for v in reads(node)):
+            told.update(node.outputs)
+
+
+def _may_tell(node: ir.Node, shape: ir.Value, told: set[ir.Value]) -> bool:
+    """Whether a node tells the sizes of what is large and not made of constants alone."""
+    is_constant = node.op_type == "Reshape" and node.inputs[0] not in told
+    is_able = shape.dtype in SIZES and BARRIER not in notes(node)
+    return is_able and may_be_large(node.outputs[0]) and not is_constant

@@ -1,0 +1,112 @@
+"""What a rank of a training takes its steps with: its part of the graphs, and a session of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gradtool.errors import UsageError
+from gradtool.planning.shared_layout import NO_PARTS
+from gradtool.ranks.group import Group
+from gradtool.session import Session
+from gradtool.training import scaling
+from gradtool.training.callbacks import Watcher
+from gradtool.training.checkpoints import Checkpoint, Folder, Progress
+from gradtool.training.evaluating import counter_for
+from gradtool.training.options import TrainOptions
+from gradtool.training.row_tables import RowServer, RowTables, tabled
+from gradtool.training.setup import Setup
+from gradtool.training.sharding import Shard, sharded
+from gradtool.training.staged import opened
+from gradtool.training.stages import PipelinePosition, standing
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a rank trains with, from where a checkpoint stands or from the beginning.
+
+    `place` is where it stands in a pipeline, `shard` what it updates of each parameter, `server`
+    what others read rows of tables from: each None where the model is not cut like that.
+    """
+
+    setup: Setup
+    session: Session
+    progress: Progress
+    place: PipelinePosition | None = None
+    shard: Shard | None = None
+    server: RowServer | None = None
+
+
+def open_rank(
+    setup: Setup, found: Checkpoint | None, group: Group, watcher: Watcher, folder: Folder | None
+) -> Opened:
+    """Open what a rank of a group trains with; all of the group do so together.
+
+    Raises:
+        UsageError: the model cannot be cut as is asked for, or there is no such device.
+    """
+    options = setup.options
+    progress = Progress(scale=scaling.first(options.loss_scale, setup.graphs.loss_type))
+    if found is not None:
+        setup.graphs.require(found.arrays)
+        progress = found.progress
+    device = _device(options, group)
+    if options.stages > 1:
+        place = standing(group, options.stages)
+        if found is not None:
+            setup.graphs.put(found.arrays)
+        staged, graphs, shard = opened(setup, place, found.arrays if found else None)
+        return Opened(replace(setup, graphs=graphs), staged, progress, place=place, shard=shard)
+    setup, tables, shard = _cut(setup, group, watcher)
+    if found is not None:
+        arrays = tables.cut(found.arrays, group.rank) if tables else found.arrays
+        setup.graphs.put(shard.cut(arrays) if shard else arrays)
+    parts = shard.parts if shard else NO_PARTS
+    counter = counter_for(setup, 0)
+    session = Session(
+        setup.graphs.model, update=setup.graphs.update, forward=setup.graphs.forward,
+        ahead=counter.alone if counter else None, parts=parts, device=device, kernels=setup.kernels,
+    )  # fmt: skip
+    server = _server(tables, setup, session, group, folder)
+    return Opened(setup, session, progress, shard=shard, server=server)
+
+
+def _cut(
+    setup: Setup, group: Group, watcher: Watcher
+) -> tuple[Setup, RowTables | None, Shard | None]:
+    """The graphs of a rank that has rows of tables and a part of the updates, as is asked for."""
+    options, tables, shard = setup.options, None, None
+    if options.shard_tables and group.size > 1:
+        graphs, tables = tabled(
+            setup.graphs, setup.updates, options.ema, group, options.shard_tables,
+            options.staleness, setup.dims, options.micro_batches,
+        )  # fmt: skip
+        setup = replace(setup, graphs=graphs)
+        for line in graphs.said:
+            watcher.said(f"warning: {line}")
+    if options.shard != "none" and group.size > 1:
+        graphs, shard = sharded(setup.graphs, setup.updates, options.ema, group, options.shard)
+        setup = replace(setup, graphs=graphs)
+    return setup, tables, shard
+
+
+def _device(options: TrainOptions, group: Group) -> str:
+    """The device to train on.
+
+    Raises:
+        UsageError: several ranks shall train on another one than the CPU.
+    """
+    if group.size == 1:
+        return options.place
+    if options.place not in ("auto", "cpu"):
+        raise UsageError(f"several ranks train on the CPU, not on {options.place}")
+    return "cpu"
+
+
+def _server(
+    tables: RowTables | None, setup: Setup, session: Session, group: Group, folder: Folder | None
+) -> RowServer | None:
+    """What other ranks read rows from, where they lie."""
+    if tables is None:
+        return None
+    session.make_ready({**setup.sample(setup.part), **setup.graphs.drawing(0, 0, 0)})
+    return RowServer(tables, group, session, None if folder is None else folder.path)

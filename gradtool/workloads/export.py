@@ -1,0 +1,169 @@
+"""A graph written as a model of standard operators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import onnx_ir as ir
+
+from gradtool import io
+from gradtool.arguments import checked
+from gradtool.emit.builder import Builder
+from gradtool.graph import walk
+from gradtool.graph.defaults import write_defaults
+from gradtool.graph.metadata import CALL, CALLEE
+from gradtool.graph.predicates import is_used
+from gradtool.ops.composites.calls import inline, inputs_of_call
+from gradtool.ops.composites.dead_outputs import drop_unread
+from gradtool.passes.barrier import barrier as set_barriers
+from gradtool.passes.barrier import is_clone
+from gradtool.passes.hide_shapes import open_sizes
+from gradtool.passes.local_functions import localise
+from gradtool.passes.lower_updates import is_update, lower_updates
+from gradtool.passes.plain_casts import plain_casts
+from gradtool.passes.portable import portable as make_portable
+from gradtool.passes.refuse_labels import refuse_labels
+from gradtool.passes.split import Split
+from gradtool.workloads import ort_options
+from gradtool.workloads.rewriting import Graph, model_of
+
+
+@checked
+def save(
+    graph: Graph,
+    path: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    external_data: Literal["auto", "always", "never"] = "auto",
+    functions: bool = False,
+    barrier: bool = False,
+    portable: bool = False,
+    marks: bool = True,
+    defaults: bool = True,
+    stock: bool = False,
+    say: Callable[[str], object] | None = None,
+    own: bool = False,
+) -> tuple[Path, int]:
+    """Write a graph in standard operators, whole or not at all; returns path and bytes.
+
+    What is written was checked by ONNX's checker.
+
+    Args:
+        graph: a training graph, what `mirror` or `recompute` returned, or a model; left as it is.
+        path: the file.
+        force: replace a file that is there.
+        external_data: whether weights lie in a file beside it; `auto`: where they are too large.
+        functions: composites are calls of local functions instead of their bodies.
+        barrier: other runtimes compute again what is recomputed whatever their options; else the
+            file's metadata holds those that stock onnxruntime needs.
+        portable: places of maxima are computed by plain operators, for runtimes whose MaxPool has
+            one output.
+        marks: say which nodes are the body of which composite; without, the file is smaller, and
+            gradtool itself runs it node by node.
+        defaults: the file holds those of its inputs; onnxruntime's build for the web takes nothing
+            for what has one.
+        stock: check by onnxruntime as well where it is installed, as the command line does.
+        say: is told of what a `barrier` does not reach.
+        own: the graph is of no more use to the caller: no copy of it is made.
+
+    Raises:
+        UsageError: the output exists and `force` is not given, or cannot be written.
+        InvalidResult: the graph is not valid, and was not written.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx"))
+        path, size = gt.save(training, "cnn.grad.onnx")  # size in bytes
+    """
+    return io.save(
+        model_of(graph), path, force=force, external_data=external_data,
+        finish=_finish(
+            functions=functions, barrier=barrier, portable=portable, marks=marks,
+            defaults=defaults, say=say,
+        ),
+        own=own, stock=stock, say=say,
+    )  # fmt: skip
+
+
+def save_split(
+    halves: Split,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    force: bool = False,
+    external_data: Literal["auto", "always", "never"] = "auto",
+    functions: bool = False,
+    portable: bool = False,
+    stock: bool = False,
+    own: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> list[tuple[Path, int]]:
+    """Write the two halves of a step, never a new one beside an old one; as `save` does.
+
+    Raises:
+        UsageError: an output exists and `force` is not given, or cannot be written.
+        InvalidResult: a half is not valid, and neither was written.
+    """
+    return io.save_together(
+        list(zip((halves.forward, halves.backward), paths, strict=True)),
+        force=force, external_data=external_data,
+        finish=_finish(functions=functions, portable=portable), own=own, stock=stock, say=say,
+    )  # fmt: skip
+
+
+def _finish(
+    *,
+    functions: bool,
+    portable: bool,
+    barrier: bool = False,
+    marks: bool = True,
+    defaults: bool = True,
+    say: Callable[[str], object] | None = None,
+) -> Callable[[ir.Model], None]:
+    """What turns a graph into one of standard operators, on the copy that is written."""
+
+    def finish(model: ir.Model) -> None:
+        """Lower and clean the copy, in place."""
+        before = set(_unread(model))
+        if any(is_update(node) for node in walk.nodes(model.graph)):
+            lower_updates(Builder(model))
+        refuse_labels(model)
+        if portable:
+            make_portable(model, Builder(model))
+        if functions:
+            localise(model)
+        else:
+            inline(model, in_pieces=barrier and not portable and any(map(is_clone, model.graph)))
+        drop_unread(model)
+        plain_casts(model)
+        if defaults:
+            write_defaults(model)
+        if barrier and set_barriers(model, say=say):
+            open_sizes(model)
+        if not marks:
+            _unmark(model)
+        unread = [name for name in _unread(model) if name not in before]
+        for name in set(unread) - _described(model) if unread else ():
+            del model.graph.initializers[name]
+        ort_options.mark(model)
+
+    return finish
+
+
+def _described(model: ir.Model) -> set[str]:
+    """What is named where a body says which call it is of."""
+    return {name for node in walk.nodes(model.graph) for name in inputs_of_call(node)}
+
+
+def _unmark(model: ir.Model) -> None:
+    """Let no node say which composite it is of the body of."""
+    for node in walk.nodes(model.graph):
+        for key in (CALL, CALLEE):
+            node.metadata_props.pop(key, None)
+
+
+def _unread(model: ir.Model) -> list[str]:
+    """The initializers that nobody reads, of which runtimes warn."""
+    found = model.graph.initializers.items()
+    return [name for name, v in found if not is_used(v) and not v.is_graph_input()]
