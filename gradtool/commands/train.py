@@ -160,8 +160,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     chosen = filled(TrainOptions, options)
     if chosen.kernels == "native" and available(call.reporter, "native") == "numpy":
         chosen = replace(chosen, kernels="numpy")
-    gradient = {name: given for name, given in asked.options.items() if name not in NOT_HERE}
-    wanted = filled(GradOptions, gradient, optimizer=chosen.optimizer, lora_seed=chosen.seed)
+    wanted = _gradient(asked.options, chosen)
     loaded, said = opened_for(loaded, chosen)
     recipe = replace(recipe_of(call.reporter, loaded, wanted), said=said)
     follower = Follower(call.reporter)
@@ -194,6 +193,12 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 "same command with --resume"
             )
             raise Interrupted(heard.number or signal.SIGINT, together=True)
+
+
+def _gradient(options: dict[str, Any], chosen: TrainOptions) -> GradOptions:
+    """The options of the gradients that a training steps by."""
+    given = {name: value for name, value in options.items() if name not in NOT_HERE}
+    return filled(GradOptions, given, optimizer=chosen.optimizer, lora_seed=chosen.seed)
 
 
 def _finish(

@@ -84,12 +84,8 @@ def load(
         hints += declared.passed_on(proto)
         lift_constants.lift(proto, keep_function)
         version = structure.opset_version(proto)
-        if opset is not None and opset < max(version, opsets.MINIMUM):
-            low = f"opset {opset}: the model has {version}, the gradient rules need"
-            raise UsageError(f"{low} {opsets.MINIMUM}; opsets can only be raised")
-        target = max(version, opset or 0, opsets.MINIMUM)
-        proto = opsets.settle(proto, version, target)
-        model = deserialize(proto)
+        target = _target(version, opset)
+        model = deserialize(opsets.settle(proto, version, target))
         TrainingInfo.of(model).require(model.graph)
         file_tensors.attach(model, folder.find)
         inline_functions(model, keep_function, limits)
@@ -100,25 +96,41 @@ def load(
             rewrite(model)
         dimensions.bind(model, dims or {}, shapes or {}, batch, told)
         dimensions.check_count(model, limits)
-        with shape_limits.within(limits):
-            infer(model)
-            hints += equations.settle(model)
-        branches.take(model)
-        hints += declared.check(model, said, limits)
-        types.check(model)
-        rules.check(model, limits)
+        hints += _inferred(model, said, limits)
     except ModelError as error:
         raise type(error)(f"{where}: {error}") from error
-    model.meta["gradtool.path"] = None if path is None else path.resolve()
-    if isinstance(source, read.Held):
-        model.meta[SOURCE] = source.model
-    elif streamed is not None:
-        model.meta[SOURCE] = streamed
-    model.meta["gradtool.left_aside"] = left_aside
-    model.meta["gradtool.hints"] = hints
-    if target > version:
-        model.meta["gradtool.raised_from"] = version
+    notes: dict[str, object] = {
+        "path": None if path is None else path.resolve(), "left_aside": left_aside, "hints": hints,
+    }  # fmt: skip
+    notes |= {"raised_from": version} if target > version else {}
+    model.meta.update({f"gradtool.{name}": note for name, note in notes.items()})
+    held = source.model if isinstance(source, read.Held) else streamed
+    model.meta.update({} if held is None else {SOURCE: held})
     return model
+
+
+def _inferred(model: ir.Model, said: declared.Declared, limits: Limits) -> tuple[str, ...]:
+    """Infer and check all shapes; a line for each that is declared and does not hold."""
+    with shape_limits.within(limits):
+        infer(model)
+        hints = equations.settle(model)
+    branches.take(model)
+    hints += declared.check(model, said, limits)
+    types.check(model)
+    rules.check(model, limits)
+    return hints
+
+
+def _target(version: int, opset: int | None) -> int:
+    """The opset that a model of a version gets.
+
+    Raises:
+        UsageError: another one is asked for, and it is too low.
+    """
+    if opset is not None and opset < max(version, opsets.MINIMUM):
+        low = f"opset {opset}: the model has {version}, the gradient rules need"
+        raise UsageError(f"{low} {opsets.MINIMUM}; opsets can only be raised")
+    return max(version, opset or 0, opsets.MINIMUM)
 
 
 def from_proto(proto: onnx.ModelProto) -> ir.Model:

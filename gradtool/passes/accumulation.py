@@ -24,7 +24,7 @@ from gradtool.graph.names import Names
 from gradtool.graph.stages import ROLES, take_state
 from gradtool.graph.tensors import flat
 from gradtool.graph.training_info import ABSENT, TrainingInfo, add_defaults, record
-from gradtool.graph.typed import Tensor, as_tensor
+from gradtool.graph.typed import as_tensor
 from gradtool.io.zeros import Zeros
 from gradtool.passes import sparse
 from gradtool.passes.optimizer import add_updates
@@ -95,60 +95,67 @@ def updating(
     Raises:
         UsageError: there is nothing to update.
     """
-    given, info = model.graph, TrainingInfo.of(model)
-    sums, held = info.of_next, given.initializers
+    info, held = TrainingInfo.of(model), model.graph.initializers
+    sums = info.of_next
     trained = {name: sums[after] for name, after in info.gradients.items() if name in held}
     updated = trained if own is None else {n: s for n, s in trained.items() if n in own}
     chosen = {
         each: None if own is None or (whole is None and each == total) else own[name]
         for name, total in updated.items() for each in (name, total)
     }  # fmt: skip
-    kept = [_held(given.initializers[name], part) for name, part in chosen.items()]
+    kept = [_held(held[name], part) for name, part in chosen.items()]
     summed = [trained[name] for name in whole or ()] if asked.clip_norm is not None else []
     names = Names.of(model)
-    taken = {name: _held(given.initializers[rows], None) for name, rows in info.rows.items()}
-    wholes = [
-        _held(given.initializers[name], None, names.fresh(f"{name}_whole")) for name in summed
-    ]
-    graph = ir.Graph(
-        [], [], nodes=[], initializers=[*kept, *taken.values(), *wholes],
-        name=f"{given.name}_update", opset_imports=dict(given.opset_imports),
-    )  # fmt: skip
-    made = ir.Model(graph, ir_version=model.ir_version)
-    made.meta[ROLES] = model.meta.get(ROLES, {})
+    taken = {name: _held(held[rows], None) for name, rows in info.rows.items()}
+    wholes = [_held(held[name], None, names.fresh(f"{name}_whole")) for name in summed]
+    made = _of_state(model, [*kept, *taken.values(), *wholes])
     op = Builder(made, stage="update", names=names)
-    op.folding.never([*kept, *taken.values(), *wholes])
-    scale = _scale(op, [given.initializers[name] for name in trained])
-    values = {v.name: v for v in kept}
-
-    def scaled(total: ir.Value) -> Tensor:
-        return as_tensor(total) * op.cast(as_tensor(scale), _type(total))
-
+    op.folding.never(made.graph.initializers.values())
+    scale = _scale(op, [held[name] for name in trained])
+    values = {v.name or "": v for v in kept}
+    totals = {values[name]: values[total] for name, total in updated.items()}
     with op.at(None, stage="backward", source="", prefix="scale"), op.arithmetic():
-        gradients: dict[ir.Value, Any] = {
-            values[name]: scaled(values[total]) for name, total in updated.items()
-        }
-        for name, rows in taken.items():
-            sums = gradients[values[name]]
-            gradients[values[name]] = sparse.in_places(op, as_tensor(rows), sums)
-        together = {each: scaled(each) for each in wholes}
+        gradients = _scaled(op, scale, totals)
+        for x, rows in ((values[name], rows) for name, rows in taken.items()):
+            gradients[x] = sparse.in_places(op, as_tensor(rows), gradients[x])
+        together = _scaled(op, scale, {each: each for each in wholes})
     added = add_updates(
-        op, asked, gradients, lambda value: given.initializers[value.name or ""], together,
+        op, asked, gradients, lambda value: held[value.name or ""], together,
         [name for name in trained if name not in updated], ranks,
     )  # fmt: skip
     add_defaults(made, {scale.name or "": 1.0})
     rows_of = {name: rows.name for name, rows in taken.items()} or ABSENT
     record(made, scale=scale.name, gradients=trained, state=added.next, rows=rows_of)
-    take_state(made)
-    update_early(made)
-    infer(made)
+    for finish in (take_state, update_early, infer):
+        finish(made)
     parts = {
         name: (name, 0 if part is None else part.start)
         for name, part in chosen.items()
         if own is not None and (whole is not None or name in updated)
     }  # fmt: skip
-    parts |= {v.name or "": (name, 0) for v, name in zip(wholes, summed, strict=True)}
-    return Update(made, tuple(added.said), added.of, parts)
+    of_wholes = {v.name or "": (name, 0) for v, name in zip(wholes, summed, strict=True)}
+    return Update(made, tuple(added.said), added.of, parts | of_wholes)
+
+
+def _of_state(model: ir.Model, state: Sequence[ir.Value]) -> ir.Model:
+    """A model without nodes that has parameters and state of another."""
+    given = model.graph
+    graph = ir.Graph(
+        [], [], nodes=[], initializers=state, name=f"{given.name}_update",
+        opset_imports=dict(given.opset_imports),
+    )  # fmt: skip
+    made = ir.Model(graph, ir_version=model.ir_version)
+    made.meta[ROLES] = model.meta.get(ROLES, {})
+    return made
+
+
+def _scaled(
+    op: Builder, scale: ir.Value, totals: Mapping[ir.Value, ir.Value]
+) -> dict[ir.Value, Any]:
+    """Sums of gradients times a scale."""
+    return {
+        x: as_tensor(total) * op.cast(as_tensor(scale), _type(total)) for x, total in totals.items()
+    }
 
 
 def _held(value: ir.Value, part: slice | None, name: str | None = None) -> ir.Value:

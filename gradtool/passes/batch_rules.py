@@ -78,8 +78,7 @@ def elementwise(batch: Batch, node: ir.Node, states: list[State]) -> State:
 def beside(batch: Batch, operands: Iterable[tuple[ir.Value | None, State]], rank: int) -> Rows:
     """The rows that operands have, whose shapes are aligned on the right."""
     found: Rows | None = None
-    operands = list(operands)
-    for value, state in operands:
+    for value, state in (operands := list(operands)):
         if not isinstance(state, Rows):
             continue
         if state.own:

@@ -7,7 +7,7 @@ other numbers are inputs that have a default; state is there from the start, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -70,10 +70,8 @@ def add_updates(
                      matrix=lambda x: is_matrix(original(x)), others=others,
                      roles=op.model.meta.get(ROLES, {}))  # fmt: skip
     given = {x: g for x, g in gradients.items() if isinstance(g, sparse.Rows)}
-    tables = [
-        target for target in chosen
-        if target.x not in given and sparse.is_table(original(target.x))
-    ]  # fmt: skip
+    left = (target for target in chosen if target.x not in given)
+    tables = [target for target in left if sparse.is_table(original(target.x))]
     by_rows = asked.sparse and (tables or not given)
     whole = _whole(asked, optimizer, setting, tables, gradients) if by_rows else {}
     setting = _with_limits(setting, asked)
@@ -101,13 +99,20 @@ def add_updates(
             g = limited[target.x]
             g = replace(rows[target.x], sums=g) if target.x in rows else g
             of |= _update(numbers, optimizer, target, g, state)
-    inputs = {what: value.name or "" for what, value in numbers.inputs.items()}
-    names = tuple(x.name or "" for x in rows)
-    told = OptimizerInfo(asked.optimizer, inputs[LEARNING_RATE], inputs, names, setting.fixed)
-    add_defaults(op.model, numbers.defaults)
-    record(op.model, optimizer=told)
+    _record(numbers, asked.optimizer, rows)
     said = [f"--sparse: {x.name} has a whole gradient: {why}" for x, why in whole.items() if why]
     return Added(state, said, of)
+
+
+def _record(numbers: Numbers, name: str, rows: Iterable[ir.Value]) -> None:
+    """Note the optimizer, its inputs and the tables that it updates by rows."""
+    model, setting = numbers.op.model, numbers.setting
+    inputs = {what: value.name or "" for what, value in numbers.inputs.items()}
+    tables = tuple(x.name or "" for x in rows)
+    add_defaults(model, numbers.defaults)
+    record(
+        model, optimizer=OptimizerInfo(name, inputs[LEARNING_RATE], inputs, tables, setting.fixed)
+    )
 
 
 def _whole(

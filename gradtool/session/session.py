@@ -106,9 +106,7 @@ class Session(Updating, Hooking):
         self._forward = None if forward is None else model_of(forward)
         self._ahead = ahead
         self._limits = max_turns, max_dynamic
-        if most_plans < 1:
-            raise UsageError(f"most_plans is {most_plans}, and has to be 1 or more")
-        self._most_plans = most_plans
+        self._most_plans = _at_least_one(most_plans)
         self._shared = frozenset(self._model.graph.initializers)
         self._store = Store(open_device(device))
         self._kernels = require(kernels, self._store.device)
@@ -116,10 +114,8 @@ class Session(Updating, Hooking):
         self._gradients = gradients_of(self._model)
         self._train = self._resident(self._keeping(keep_gradients))
         self._sums = None if updates is None else self._summing(updates, parts)
-        self.check_nan = check_nan
         self._evaluated: dict[bool, Resident] = {}
-        self._is_open = True
-        self.steps = 0
+        self.check_nan, self._is_open, self.steps = check_nan, True, 0
         if not io.symbols(self._model):
             self._expect_updates()
             self._train.plan_ahead()
@@ -341,3 +337,9 @@ class Session(Updating, Hooking):
     def __repr__(self) -> str:
         state = f"{self.steps} steps" if self._is_open else "closed"
         return f"Session({self._model.graph.name!r}, {self._store.device.name}, {state})"
+
+
+def _at_least_one(most_plans: int) -> int:
+    if most_plans < 1:
+        raise UsageError(f"most_plans is {most_plans}, and has to be 1 or more")
+    return most_plans

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import onnx_ir as ir
@@ -40,9 +40,7 @@ class InputSpec:
     symbol: str | None = None
 
     @classmethod
-    def of(
-        cls, model: ir.Model, also: Iterable[str] = (), labels: Collection[str] = ()
-    ) -> InputSpec:
+    def of(cls, model: ir.Model, also: Iterable[str] = (), labels: Collection[str] = ()) -> Self:
         """The inputs without a default; those `also` named come from elsewhere.
 
         Where inputs leave the number of examples open and the `labels` that outputs are held

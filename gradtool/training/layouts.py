@@ -98,11 +98,12 @@ def layout(
     update = sized_and_planned(graphs.update, {}, "update", kernels)[1]
     arena, peak = arena_of(train, update, graphs, part)
     sums = graphs.sums
-    gradients = sum(b.bytes for name, b in arena.items() if name in sums)
-    state = sum(b.bytes for name, b in arena.items() if name in graphs.of)
-    kept = sum(b.bytes for name, b in arena.items() if name in apart - sums)
+    gradients, state, kept = (
+        sum(buffer.bytes for name, buffer in arena.items() if name in names)
+        for names in (sums, graphs.of, apart - sums)
+    )
     parameters = sum(b.bytes for b in arena.values()) - gradients - state - kept
-    exchanged = [_exchanged(train.program, step) for step in train.program.steps]
+    exchanged = sum(_exchanged(train.program, step) for step in train.program.steps)
 
     def taken(step: Step) -> float:
         size = _exchanged(train.program, step)
@@ -112,18 +113,17 @@ def layout(
     once, ready = running(train.program, taken)
     updating = sum(map(seconds, update.program.steps))
     sizes = buckets_of(arena, graphs.model, apart | (sums if shard == "gradients" else frozenset()))
-    before = once * (micro_batches - 1)
-    arrived = before
+    arrived = before = once * (micro_batches - 1)
     for names, size in sizes:
         final = before + max(ready.get(name, once) for name in names)
         arrived = max(arrived, final) + link.all_reduce(size, group.size)
-    total = sum(size for _, size in sizes)
     sending = sum(link.all_reduce(size, group.size) for _, size in sizes)
     sending += (once - alone) * micro_batches
-    sent = (2 * total + sum(exchanged) * micro_batches) * (group.size - 1) // group.size
-    spread = 2 * link.all_gather(0, group.size) if apart else 0.0  # all meet, and meet again
+    sent = 2 * sum(size for _, size in sizes) + exchanged * micro_batches
+    sent = sent * (group.size - 1) // group.size
     each = spread_of(part)
-    spread += sum(link.all_gather(size, group.size) for size in each)
+    spread = sum(link.all_gather(size, group.size) for size in each)
+    spread += 2 * link.all_gather(0, group.size) if apart else 0.0  # all meet, and meet again
     sent += sum(each) * (group.size - 1) // group.size
     return RankLayout(
         shard if part is not None else "none", parameters, gradients, state,

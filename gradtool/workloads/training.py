@@ -134,10 +134,8 @@ def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
     forget(model.graph, picked.wrt)
     warnings += keep_masters(op, picked.wrt) if op.masters else []
     loss, cotangents = _rewritten(op, options.on_loss, heads.loss, heads.cotangents, picked.wrt)
-    if options.fuse_attention and not again and _may_attend(model.graph):
-        from gradtool.passes.fuse_attention import fuse_attention as fuse
-
-        fuse(op, frozenset((*picked.wrt, *barred, *cotangents)))
+    if options.fuse_attention and not again:
+        _fuse_attention(op, frozenset((*picked.wrt, *barred, *cotangents)))
     made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=options.accumulate)
     if loss.value is not None and loss.value not in model.graph.outputs:
         model.graph.outputs.append(loss.value)
@@ -219,9 +217,12 @@ def _rewritten(
     return replace(loss, value=value), {value: cotangents[loss.value]}
 
 
-def _may_attend(graph: ir.Graph) -> bool:
-    """Whether there is anything that attention has, so that looking for it is worth its imports."""
-    return any(n.op_type in ("Softmax", "Attention", "ScaledAttention") for n in graph)
+def _fuse_attention(op: Builder, kept: frozenset[ir.Value]) -> None:
+    """Fuse attention, where anything is there that it has: looking for it takes imports."""
+    if any(n.op_type in ("Softmax", "Attention", "ScaledAttention") for n in op.graph):
+        from gradtool.passes.fuse_attention import fuse_attention
+
+        fuse_attention(op, kept)
 
 
 def _pick(

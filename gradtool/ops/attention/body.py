@@ -79,11 +79,8 @@ def attention_grad(
     given = {} if dscores is None else {qk_matmul_output_mode: dscores}
     dv = op.MatMul(op.swap_axes(p, -2, -1), dy)
     dp = _plus(op.MatMul(dy, op.swap_axes(v, -2, -1)), given.get(3))
-    ds = p * (dp - op.sum(p * dp, [len(p.shape) - 1], keepdims=True))
-    if 2 in given:
-        ds = ds + given[2]
-        ds = ds if allowed is None else op.Where(allowed, ds, op.constant(0.0, ds.dtype))
-    dbias, ds = ds, _plus(ds, given.get(1))
+    dbias = _softmax_gradient(op, p, dp, allowed, given.get(2))
+    ds = _plus(dbias, given.get(1))
     ds = _plus(ds if bend is None else ds * (1 - bend * bend), given.get(0))
     dq = op.MatMul(ds, k) * factor
     dk = op.MatMul(op.swap_axes(ds, -2, -1), q) * factor
@@ -97,6 +94,17 @@ def attention_grad(
     if kind != likes[0].dtype:
         dv = op.Cast(dv, to=kind)
     return dq, dk, dv, *_mask_gradient(op, mask, width, dbias)
+
+
+def _softmax_gradient(
+    op: Builder, p: Tensor, dp: Tensor, allowed: Tensor | None, shown: Tensor | None
+) -> Tensor:
+    """The gradient of what softmax reads, and of what is `shown` of it, none where it is hidden."""
+    ds: Tensor = p * (dp - op.sum(p * dp, [len(p.shape) - 1], keepdims=True))
+    if shown is None:
+        return ds
+    ds = ds + shown
+    return ds if allowed is None else op.Where(allowed, ds, op.constant(0.0, ds.dtype))
 
 
 def heads_of(

@@ -221,15 +221,7 @@ def _backward(
 
         xp.multiply(dc, f, out=past)
         xp.multiply(dc, i, out=s)
-        if cell.coupled:
-            xp.subtract(g, cells[k], out=new)
-            xp.multiply(new, dc, out=new)
-            f[...] = 0
-        else:
-            slope_f = cell.slope(2, f, bends, bend)
-            xp.multiply(dc, cells[k], out=new)
-            xp.multiply(new, slope_f, out=f)
-            xp.multiply(dc, g, out=new)
+        _forget(xp, cell, (f, g), cells[k], dc, new, bends, bend)
         xp.multiply(s, cell.slope(3, g, bends, q), out=g)
         xp.multiply(new, cell.slope(0, i, bends, q), out=i)
 
@@ -244,6 +236,23 @@ def _backward(
         else:
             xp.matmul(r.T, slab[t], out=new)
             xp.add(dh, new, out=dh)
+
+
+def _forget(
+    xp: Any, cell: Cell, gates: tuple[Array, Array], before: Array, dc: Array, new: Array,
+    bends: Array | None, bend: Array,
+) -> None:  # fmt: skip
+    """The gradient of the forget gate in its place, and `dc` times what the input gate lets in."""
+    f, g = gates
+    if cell.coupled:
+        xp.subtract(g, before, out=new)
+        xp.multiply(new, dc, out=new)
+        f[...] = 0
+        return
+    slope = cell.slope(2, f, bends, bend)
+    xp.multiply(dc, before, out=new)
+    xp.multiply(new, slope, out=f)
+    xp.multiply(dc, g, out=new)
 
 
 def _peepholes(
