@@ -94,7 +94,7 @@ class Model:
 
 def check_model(case: Model) -> None:
     """One model of scikit-learn: loss, parameters, gradients by differences, and a step of SGD."""
-    from export_losses import Wrong, check_choice, loaded, stepped
+    from export_judge import Wrong, check_choice, loaded, stepped
 
     import gradtool as gt
     from gradtool.exec.verify import finite_differences
