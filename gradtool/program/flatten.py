@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import UsageError
-from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.branches import left
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.error_context import blamed
-from gradtool.graph.families import full_name
 from gradtool.graph.metadata import GROUP, SOURCE, STAGE
 from gradtool.graph.names import label
 from gradtool.graph.randomness import draws
@@ -28,7 +25,6 @@ from gradtool.graph.specs import Spec, least_of, spec_of
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.file_tensors import SMALL, FileTensor
 from gradtool.operators.block_size import CACHE, DEVICE, grain
-from gradtool.ops import kernels as registry
 from gradtool.ops.composites.calls import expand
 from gradtool.ops.kernels import Kernel
 from gradtool.ops.native import Kernels
@@ -40,7 +36,12 @@ from gradtool.program.donation import overwriting
 from gradtool.program.kinds import Kinds
 from gradtool.program.modules import Modules
 from gradtool.program.native import made_for
+from gradtool.program.operators import Operators, has_kernel, operators_of, require_kernels
 from gradtool.program.views import Views
+
+# The program of a branch that is never taken.
+NOTHING = Program((), (), (), (), MappingProxyType({}))
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
 def flatten(
@@ -61,12 +62,12 @@ def flatten(
         UsageError: an input size is open, or an operator has no kernel.
     """
     io.require_sizes(model)
-    counts = _operators(model)
-    if any(domain == DOMAIN and not _has_kernel(op) for domain, op in counts):
+    counts = operators_of(model)
+    if any(domain == DOMAIN and not has_kernel(op) for domain, op in counts):
         model = model.clone()
-        expand(model, _has_kernel)
-        counts = _operators(model)
-    _require_kernels(model, counts)
+        expand(model, has_kernel)
+        counts = operators_of(model)
+    require_kernels(model, counts)
     info, pieces = TrainingInfo.of(model), DEVICE if kernels == "cupy" else CACHE
     gradients = set(info.gradients.values())
     with grain(pieces):
@@ -74,62 +75,6 @@ def flatten(
         program = flat.program(info.gradients, info.state, info.loss, dims or {})
     program = replace(program, is_grouped=info.kernels is not None, grain=pieces)
     return made_for(kernels, program)
-
-
-def _has_kernel(composite: str) -> bool:
-    return registry.find(DOMAIN, composite, 1) is not None
-
-
-def _operators(model: ir.Model) -> Counter[tuple[str, str]]:
-    """How many nodes there are of each operator, by domain and name."""
-    return Counter((node.domain, node.op_type) for node in walk.nodes(model.graph))
-
-
-def _require_kernels(model: ir.Model, counts: Mapping[tuple[str, str], int]) -> None:
-    """Raise UsageError naming all operators without a kernel."""
-    missing: dict[str, int] = {}
-    for (domain, op), count in counts.items():
-        version = model.graph.opset_imports.get(domain, 1)
-        if op != "Constant" and registry.find(domain, op, version) is None:
-            name = full_name(domain, op)
-            missing[name] = missing.get(name, 0) + count
-    if missing:
-        rows = ", ".join(f"{op} ({count} nodes)" for op, count in sorted(missing.items()))
-        raise UsageError(f"no kernel to run {rows}; try --engine ort")
-
-
-# The program of a branch that is never taken.
-NOTHING = Program((), (), (), (), MappingProxyType({}))
-_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
-
-
-class _Operator(NamedTuple):
-    """What there is to know of an operator in a model: its full name, its opset, its kernel."""
-
-    name: str
-    version: int
-    kernel: Kernel | None
-
-
-class _Operators:
-    """The operators of a model, each looked up once."""
-
-    def __init__(self, versions: Mapping[str, int]) -> None:
-        self._versions = versions
-        self._known: dict[tuple[str, str], _Operator] = {}
-
-    def of(self, node: ir.Node) -> _Operator:
-        """The operator of a node."""
-        domain, op = key = node.domain, node.op_type
-        if key not in self._known:
-            version = self._versions.get(domain, 1)
-            found = registry.find(domain, op, version)
-            self._known[key] = _Operator(full_name(domain, op), version, found)
-        return self._known[key]
-
-    def kernel(self, node: ir.Node) -> Kernel | None:
-        """The kernel of a node."""
-        return self.of(node).kernel
 
 
 class _Flat:
@@ -147,7 +92,7 @@ class _Flat:
     ) -> None:
         self.model = model
         self.graph = graph
-        self.operators = _Operators(model.graph.opset_imports)
+        self.operators = Operators(model.graph.opset_imports)
         self.views = Views(graph, self.operators.kernel) if views else None
         moving = changing(graph, state) if state else frozenset[ir.Value]()
         self.kinds = Kinds(self.operators.kernel, gradients, trained, moving)

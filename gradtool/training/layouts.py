@@ -98,11 +98,7 @@ def layout(
     update = sized_and_planned(graphs.update, {}, "update", kernels)[1]
     arena, peak = arena_of(train, update, graphs, part)
     sums = graphs.sums
-    gradients, state, kept = (
-        sum(buffer.bytes for name, buffer in arena.items() if name in names)
-        for names in (sums, graphs.of, apart - sums)
-    )
-    parameters = sum(b.bytes for b in arena.values()) - gradients - state - kept
+    parameters, gradients, state = _held(arena, sums, graphs.of, apart)
     exchanged = sum(_exchanged(train.program, step) for step in train.program.steps)
 
     def taken(step: Step) -> float:
@@ -131,6 +127,17 @@ def layout(
         alone * micro_batches + updating, sending + spread,
         max(once * micro_batches, arrived) + updating + spread,
     )  # fmt: skip
+
+
+def _held(
+    arena: Layout, sums: Collection[str], state: Collection[str], apart: frozenset[str]
+) -> tuple[int, int, int]:
+    """Bytes of parameters, of sums of gradients, and of state, but for what lies `apart`."""
+    found = [
+        sum(buffer.bytes for name, buffer in arena.items() if name in names)
+        for names in (sums, state, apart.difference(sums))
+    ]
+    return sum(b.bytes for b in arena.values()) - sum(found), found[0], found[1]
 
 
 def spread_of(part: Shard | None) -> list[int]:
