@@ -22,11 +22,10 @@ from gradtool.planning.packing.problem import Problem
 
 FOUND, IMPOSSIBLE, STOPPED = 1, 0, -1
 FAR = 1 << 62
+Verdict = tuple[int, int, list[int]]
 
 
-def fit(
-    problem: Problem, ranks: list[int], capacity: int, limit: int
-) -> tuple[int, int, list[int]]:
+def fit(problem: Problem, ranks: list[int], capacity: int, limit: int) -> Verdict:
     """`search` of a problem; not begun where `limit` is less than its buffers' sections."""
     if int((problem.stop - problem.start).sum()) >= limit:
         return STOPPED, limit, []
@@ -35,282 +34,231 @@ def fit(
 
 
 def search(
-    start: Sequence[int],
-    stop: Sequence[int],
-    size: Sequence[int],
-    rank: Sequence[int],
-    sections: int,
-    capacity: int,
-    limit: int,
-) -> tuple[int, int, list[int]]:
+    start: Sequence[int], stop: Sequence[int], size: Sequence[int], rank: Sequence[int],
+    sections: int, capacity: int, limit: int,
+) -> Verdict:  # fmt: skip
     """The verdict, the work done, and an offset per buffer if the verdict is `FOUND`.
 
     Buffer `i` is live in the sections from `start[i]` up to and without `stop[i]`; `rank` says
     which goes first of those that may lie equally low.
     """
-    count = len(start)
-    low, offset, items = [0] * count, [0] * count, list(range(count))
-    total, spans, floor = [0] * sections, [0] * sections, [0] * sections
-    for i in range(count):
-        count_in(start[i], stop[i], size[i], total, spans)
-    if max(total) > capacity:
-        return IMPOSSIBLE, 0, offset
-    lifted, before = [0], [0]
-    begin, end = [0] * (2 * count + 1), [count] * (2 * count + 1)
-    follow, maker = [-1] * (2 * count + 1), [-1] * (2 * count + 1)
-    goal_of, placed, ceiling = [0] * (count + 1), [0] * (count + 1), [0] * (count + 1)
-    mark, goals_at = [0] * (count + 1), [0] * (count + 1)
-    depth, goal, goals, work, opened = -1, 0, 1, 0, True
-    while work < limit:
-        first, last = begin[goal], end[goal]
-        if opened:
-            depth += 1
-            goal_of[depth], goals_at[depth], mark[depth] = goal, goals, len(lifted)
-            ceiling[depth] = lowest_top(items, first, last, size, low)
-        spot = lowest(items, first, last, rank, low)
-        item = items[spot]
-        fits = low[item] < ceiling[depth]
-        if fits:
-            items[spot], items[first] = items[first], item
-            offset[item], placed[depth] = low[item], item
-            steps = put(
-                item, items, first, last, start, stop, size, low, lifted, before, total, spans,
-                floor, capacity,
-            )  # fmt: skip
-            fits = steps > 0
-            work += abs(steps)
-        elif maker[goal] < 0:
-            return IMPOSSIBLE, work, offset
-        else:
-            depth = turn_back(depth, maker[goal], placed, start, stop, size, total, spans)
-            goal, item = goal_of[depth], placed[depth]
-            first, last = begin[goal], end[goal]
-        work += last - first
-        opened = fits
-        if not fits:
-            goals = goals_at[depth]
-            steps = lift(
-                item, items, first, last, start, stop, size, low, lifted, before, mark[depth],
-                total, floor, capacity,
-            )  # fmt: skip
-            work += abs(steps)
-            mark[depth] += 1
-            ceiling[depth] = ceiling[depth] if steps > 0 else -1
-        elif first + 1 == last:
-            goal = follow[goal]
-            if goal < 0:
-                return FOUND, work, offset
-        else:
-            goals = split(
-                items, first + 1, last, stop, spans, start[item], stop[item], begin, end, follow,
-                maker, follow[goal], depth, goals,
-            )  # fmt: skip
-            goal = goals - 1
-    return STOPPED, work, offset
+    left = _Left(start, stop, size, sections, capacity)
+    if max(left.total) > capacity:
+        return IMPOSSIBLE, 0, left.offset
+    return _Search(left, rank).run(limit)
 
 
-def count_in(start: int, stop: int, size: int, total: list[int], spans: list[int]) -> None:
-    """Add a buffer to what is not placed; take it away if its size is negative."""
-    one = 1 if size > 0 else -1
-    for s in range(start, stop):
-        total[s] += size
-    for s in range(start, stop - 1):
-        spans[s] += one
+class _Left:
+    """The buffers that are not placed: the lowest offset of each, and what they take by section.
 
-
-def lowest(items: list[int], first: int, last: int, rank: Sequence[int], low: list[int]) -> int:
-    """Where the buffer of least possible offset is in `items[first:last]`."""
-    best = first
-    for k in range(first + 1, last):
-        i, j = items[k], items[best]
-        if low[i] < low[j] or (low[i] == low[j] and rank[i] < rank[j]):
-            best = k
-    return best
-
-
-def lowest_top(items: list[int], first: int, last: int, size: Sequence[int], low: list[int]) -> int:
-    """Where the first of the buffers ends that can; what lies higher would let it fall."""
-    top = FAR
-    for k in range(first, last):
-        top = min(top, low[items[k]] + size[items[k]])
-    return top
-
-
-def support(
-    item: int,
-    items: list[int],
-    first: int,
-    last: int,
-    start: Sequence[int],
-    stop: Sequence[int],
-    size: Sequence[int],
-    low: list[int],
-) -> int:
-    """The lowest top on which `item` can rest, of buffers that are not placed."""
-    top = FAR
-    for k in range(first, last):
-        i = items[k]
-        if i != item and start[i] < stop[item] and stop[i] > start[item]:
-            top = min(top, low[i] + size[i])
-    return top
-
-
-def put(
-    item: int,
-    items: list[int],
-    first: int,
-    last: int,
-    start: Sequence[int],
-    stop: Sequence[int],
-    size: Sequence[int],
-    low: list[int],
-    lifted: list[int],
-    before: list[int],
-    total: list[int],
-    spans: list[int],
-    floor: list[int],
-    capacity: int,
-) -> int:
-    """Place `item` and lift the others above it: the work of that, minus it if they don't fit.
-
-    If they don't, `item` counts as not placed again.
+    `items[first:last]` are those of a goal.  `total` is the size of those of a section, `spans` how
+    many of them go on into the next.
     """
-    left, right, top = start[item], stop[item], low[item] + size[item]
-    highest = 0
-    for k in range(first + 1, last):
-        i = items[k]
-        if low[i] < top and start[i] < stop[item] and stop[i] > start[item]:
-            lifted.append(i)
-            before.append(low[i])
-            low[i] = top
-            left, right = min(left, start[i]), max(right, stop[i])
-            highest = max(highest, top + size[i])
-    count_in(start[item], stop[item], -size[item], total, spans)
-    steps = -1
-    if highest <= capacity:
-        steps = room(items, first + 1, last, start, stop, low, total, floor, left, right, capacity)
-    if steps < 0:
-        count_in(start[item], stop[item], size[item], total, spans)
-    return steps
+
+    def __init__(
+        self, start: Sequence[int], stop: Sequence[int], size: Sequence[int], sections: int,
+        capacity: int,
+    ) -> None:  # fmt: skip
+        self.start, self.stop, self.size, self.capacity = start, stop, size, capacity
+        self.items = list(range(len(start)))
+        self.low, self.offset = [0] * len(start), [0] * len(start)
+        self.total, self.spans, self._floor = ([0] * sections for _ in range(3))
+        self._lifted: list[tuple[int, int]] = []
+        for item in self.items:
+            self.count_in(item)
+
+    @property
+    def lifted(self) -> int:
+        """How many buffers were lifted."""
+        return len(self._lifted)
+
+    def count_in(self, item: int, sign: int = 1) -> None:
+        """Add a buffer to what is not placed; take it away if the sign is negative."""
+        total, spans, size = self.total, self.spans, sign * self.size[item]
+        start, stop, one = self.start[item], self.stop[item], sign if self.size[item] > 0 else -1
+        for s in range(start, stop):
+            total[s] += size
+        for s in range(start, stop - 1):
+            spans[s] += one
+
+    def lowest(self, first: int, last: int, rank: Sequence[int]) -> int:
+        """Where the buffer of least possible offset is among the items of a goal."""
+        items, low, best = self.items, self.low, first
+        for k in range(first + 1, last):
+            i, j = items[k], items[best]
+            if low[i] < low[j] or (low[i] == low[j] and rank[i] < rank[j]):
+                best = k
+        return best
+
+    def lowest_top(self, first: int, last: int) -> int:
+        """Where the first of the buffers ends that can; what lies higher would let it fall."""
+        low, size = self.low, self.size
+        return min((low[i] + size[i] for i in self.items[first:last]), default=FAR)
+
+    def place(self, item: int, first: int, last: int) -> int:
+        """Place `item` and lift the others above it: the work of that, minus it if they don't fit.
+
+        If they don't, `item` counts as not placed again.
+        """
+        start, stop, size, low = self.start, self.stop, self.size, self.low
+        begin, end, top, highest = start[item], stop[item], low[item] + size[item], 0
+        left, right = begin, end
+        for i in self.items[first + 1 : last]:
+            if low[i] < top and start[i] < end and stop[i] > begin:
+                self._lifted.append((i, low[i]))
+                low[i] = top
+                left, right = min(left, start[i]), max(right, stop[i])
+                highest = max(highest, top + size[i])
+        self.count_in(item, -1)
+        steps = -1
+        if highest <= self.capacity:
+            steps = self._room(first + 1, last, left, right)
+        if steps < 0:
+            self.count_in(item)
+        return steps
+
+    def lift(self, item: int, first: int, last: int, mark: int) -> int:
+        """Take back what was lifted since `mark`, then let `item` rest on what is not placed.
+
+        The work of that, minus it if something doesn't fit.
+        """
+        while len(self._lifted) > mark:
+            other, before = self._lifted.pop()
+            self.low[other] = before
+        self._lifted.append((item, self.low[item]))
+        self.low[item] = self._support(item, first, last)
+        if self.low[item] + self.size[item] > self.capacity:
+            return -1
+        return self._room(first, last, self.start[item], self.stop[item])
+
+    def _support(self, item: int, first: int, last: int) -> int:
+        """The lowest top on which `item` can rest, of buffers that are not placed."""
+        start, stop, begin, end = self.start, self.stop, self.start[item], self.stop[item]
+        return min(
+            (
+                self.low[i] + self.size[i]
+                for i in self.items[first:last]
+                if i != item and start[i] < end and stop[i] > begin
+            ),
+            default=FAR,
+        )
+
+    def _room(self, first: int, last: int, left: int, right: int) -> int:
+        """The work of finding room in sections from `left` to `right`; minus it if one has none."""
+        floor, total, work = self._floor, self.total, right - left
+        floor[left:right] = [FAR] * (right - left)
+        for i in self.items[first:last]:
+            here, until, height = max(self.start[i], left), min(self.stop[i], right), self.low[i]
+            for s in range(here, until):
+                floor[s] = min(floor[s], height)
+            work += max(until - here, 0)
+        fits = all(
+            total[s] <= 0 or floor[s] + total[s] <= self.capacity for s in range(left, right)
+        )
+        return work if fits else -work
 
 
-def lift(
-    item: int,
-    items: list[int],
-    first: int,
-    last: int,
-    start: Sequence[int],
-    stop: Sequence[int],
-    size: Sequence[int],
-    low: list[int],
-    lifted: list[int],
-    before: list[int],
-    mark: int,
-    total: list[int],
-    floor: list[int],
-    capacity: int,
-) -> int:
-    """Take back what was lifted since `mark`, then let `item` rest on what is not placed.
+class _Search:
+    """Goals, one for each part that shares no section with others, and the placements so far.
 
-    The work of that, minus it if something doesn't fit.
+    A goal is solved when its items are placed; then comes the one that follows it.  By depth:
+    the goal, the item that is placed, where it may rest, and how much was there before it.
     """
-    undo(lifted, before, mark, low)
-    lifted.append(item)
-    before.append(low[item])
-    low[item] = support(item, items, first, last, start, stop, size, low)
-    if low[item] + size[item] > capacity:
-        return -1
-    left, right = start[item], stop[item]
-    return room(items, first, last, start, stop, low, total, floor, left, right, capacity)
 
+    def __init__(self, left: _Left, rank: Sequence[int]) -> None:
+        count = len(left.items)
+        self.left, self._rank = left, rank
+        self._begin, self._end = [0] * (2 * count + 1), [count] * (2 * count + 1)
+        self._follow, self._maker = [-1] * (2 * count + 1), [-1] * (2 * count + 1)
+        self._goal_of, self._placed, self._ceiling, self._mark, self._goals_at = (
+            [0] * (count + 1) for _ in range(5)
+        )
+        self._depth, self._goals = -1, 1
 
-def turn_back(
-    depth: int,
-    to: int,
-    placed: list[int],
-    start: Sequence[int],
-    stop: Sequence[int],
-    size: Sequence[int],
-    total: list[int],
-    spans: list[int],
-) -> int:
-    """Count in again what was placed from depth `to` on, which is the new depth."""
-    for level in range(to, depth):
-        item = placed[level]
-        count_in(start[item], stop[item], size[item], total, spans)
-    return to
+    def run(self, limit: int) -> Verdict:
+        """The verdict of `search`."""
+        left, goal, work, opened = self.left, 0, 0, True
+        while work < limit:
+            first, last = self._begin[goal], self._end[goal]
+            if opened:
+                self._open(goal, first, last)
+            item, steps = self._next(first, last)
+            if steps == 0:
+                if self._maker[goal] < 0:
+                    return IMPOSSIBLE, work, left.offset
+                self._turn_back(self._maker[goal])
+                goal, item = self._goal_of[self._depth], self._placed[self._depth]
+                first, last = self._begin[goal], self._end[goal]
+            work += abs(steps) + last - first
+            opened = steps > 0
+            if not opened:
+                work += self._lift(item, first, last)
+            elif first + 1 == last:
+                goal = self._follow[goal]
+                if goal < 0:
+                    return FOUND, work, left.offset
+            else:
+                goal = self._split(item, first + 1, last, self._follow[goal])
+        return STOPPED, work, left.offset
 
+    def _open(self, goal: int, first: int, last: int) -> None:
+        """Go one placement deeper."""
+        self._depth += 1
+        depth = self._depth
+        self._goal_of[depth], self._goals_at[depth] = goal, self._goals
+        self._mark[depth] = self.left.lifted
+        self._ceiling[depth] = self.left.lowest_top(first, last)
 
-def undo(lifted: list[int], before: list[int], mark: int, low: list[int]) -> None:
-    """Take back what was lifted since there were `mark` entries."""
-    while len(lifted) > mark:
-        item = lifted.pop()
-        low[item] = before.pop()
+    def _next(self, first: int, last: int) -> tuple[int, int]:
+        """The lowest item, and the work of placing it: minus it without room, 0 if it falls."""
+        left = self.left
+        spot = left.lowest(first, last, self._rank)
+        item = left.items[spot]
+        if left.low[item] >= self._ceiling[self._depth]:
+            return item, 0
+        left.items[spot], left.items[first] = left.items[first], item
+        left.offset[item], self._placed[self._depth] = left.low[item], item
+        return item, left.place(item, first, last)
 
+    def _lift(self, item: int, first: int, last: int) -> int:
+        """Lift an item where it does not fit; the work of that."""
+        depth = self._depth
+        self._goals = self._goals_at[depth]
+        steps = self.left.lift(item, first, last, self._mark[depth])
+        self._mark[depth] += 1
+        self._ceiling[depth] = self._ceiling[depth] if steps > 0 else -1
+        return abs(steps)
 
-def room(
-    items: list[int],
-    first: int,
-    last: int,
-    start: Sequence[int],
-    stop: Sequence[int],
-    low: list[int],
-    total: list[int],
-    floor: list[int],
-    left: int,
-    right: int,
-    capacity: int,
-) -> int:
-    """The work of finding that every section from `left` to `right` has room; minus it if not."""
-    work = right - left
-    for s in range(left, right):
-        floor[s] = FAR
-    for k in range(first, last):
-        i = items[k]
-        here, until, height = max(start[i], left), min(stop[i], right), low[i]
-        for s in range(here, until):
-            floor[s] = min(floor[s], height)
-        work += max(until - here, 0)
-    for s in range(left, right):
-        if total[s] > 0 and floor[s] + total[s] > capacity:
-            return -work
-    return work
+    def _turn_back(self, to: int) -> None:
+        """Count in again what was placed from a depth on, which is the new depth."""
+        for level in range(to, self._depth):
+            self.left.count_in(self._placed[level])
+        self._depth = to
 
+    def _split(self, placed: int, first: int, last: int, after: int) -> int:
+        """Make goals of items, one per part that shares no section; the one that comes next.
 
-def split(
-    items: list[int],
-    first: int,
-    last: int,
-    stop: Sequence[int],
-    spans: list[int],
-    left: int,
-    right: int,
-    begin: list[int],
-    end: list[int],
-    follow: list[int],
-    maker: list[int],
-    after: int,
-    depth: int,
-    goals: int,
-) -> int:
-    """Make goals of `items[first:last]`, one per part that shares no section; their new number.
+        Boundaries inside of what is placed are those that may have come free.  The goals follow
+        each other from the last one made, and then comes `after`.
+        """
+        items, stop, spans = self.left.items, self.left.stop, self.left.spans
+        here = first
+        for s in range(self.left.start[placed], stop[placed] - 1):
+            if spans[s] == 0:
+                cut = here
+                for k in range(here, last):
+                    i = items[k]
+                    if stop[i] <= s + 1:
+                        items[k], items[cut] = items[cut], i
+                        cut += 1
+                if here < cut < last:
+                    after, here = self._goal(here, cut, after), cut
+        return self._goal(here, last, after)
 
-    Boundaries inside `left:right` are those that may have come free.  The goals follow each
-    other from the last one made, and then comes `after`; `depth` made them.
-    """
-    here = first
-    for s in range(left, right - 1):
-        if spans[s] == 0:
-            cut = here
-            for k in range(here, last):
-                i = items[k]
-                if stop[i] <= s + 1:
-                    items[k], items[cut] = items[cut], i
-                    cut += 1
-            if here < cut < last:
-                begin[goals], end[goals], follow[goals] = here, cut, after
-                maker[goals] = depth
-                after, here, goals = goals, cut, goals + 1
-    begin[goals], end[goals], follow[goals] = here, last, after
-    maker[goals] = depth
-    return goals + 1
+    def _goal(self, begin: int, end: int, after: int) -> int:
+        """A new goal, by its number."""
+        number = self._goals
+        self._begin[number], self._end[number], self._follow[number] = begin, end, after
+        self._maker[number] = self._depth
+        self._goals += 1
+        return number
