@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 SHOWN = 12
+BLOCK = 1 << 20  # elements
 
 
 def gradients_table(result: Result, top: int = SHOWN) -> Table:
@@ -47,12 +48,20 @@ def _table(title: str, arrays: Mapping[str, np.ndarray[Any, Any]], top: int) -> 
     )
 
 
+def _wide(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """The elements in double precision, by blocks: all of them may not fit beside a step."""
+    flat = array.reshape(-1)
+    return (flat[at : at + BLOCK].astype(np.float64) for at in range(0, flat.size, BLOCK))
+
+
 def _norm(array: np.ndarray[Any, Any]) -> float:
-    return float(np.linalg.norm(array.astype(np.float64).reshape(-1)))
+    norms = [float(np.linalg.norm(block)) for block in _wide(array)]
+    return norms[0] if len(norms) == 1 else float(np.linalg.norm(norms))
 
 
 def _row(name: str, array: np.ndarray[Any, Any], norm: float) -> tuple[str, ...]:
-    largest = float(np.abs(array.astype(np.float64)).max(initial=0.0))
+    highest = [np.abs(block, out=block).max() for block in _wide(array)]
+    largest = float(np.max(highest, initial=0.0))
     shape = "×".join(map(str, array.shape)) or "scalar"
     return name, shape, f"{norm:.4g}", f"{largest:.4g}"
 
