@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from gradtool.graph.branches import taken
 from gradtool.graph.families import split_name
 from gradtool.graph.limits import MOST_ELEMENTS
-from gradtool.graph.predicates import may_be_tensor
 from gradtool.graph.summarized import MOST_SYMBOLS, summarized
 from gradtool.operators import pools as pool_rules
 from gradtool.operators import resize as resize_rules
@@ -23,13 +21,15 @@ from gradtool.shapes import (
     slices,
 )
 from gradtool.shapes import (
+    control as control_rules,
+)
+from gradtool.shapes import (
     ml as ml_shape_rules,
 )
 from gradtool.shapes import (
     sequences as sequence_rules,
 )
 from gradtool.shapes.limits import guarded
-from gradtool.shapes.sequences import merge_values
 
 if TYPE_CHECKING:
     from gradtool.shapes.folding import Folding
@@ -185,55 +185,6 @@ def _tile(library: Any, ctx: Any, node: ir.Node) -> None:
         ctx.set_shape(y, ir.Shape([ctx.new_symbolic_dim() for _ in x.shape]))
 
 
-def _loop(_library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's demands a condition, and believes that no loop ends early or not at all."""
-    body = node.attributes["body"].as_graph()
-    carried = len(node.inputs) - 2
-    count = _known(ctx, node.inputs[0])
-    trips = count[0] if count and len(count) == 1 and _never_stops(node, body) else None
-    steps = ctx.new_symbolic_dim() if trips is None else trips
-    for index, (output, result) in enumerate(zip(node.outputs, body.outputs[1:], strict=True)):
-        start = node.inputs[index + 2] if index < carried else None
-        shape = None if start is None else merge_values(ctx, start, result)
-        if not may_be_tensor(result):
-            ctx.set_type(output, result.type)
-            if shape is not None:
-                ctx.set_shape(output, shape)
-        elif result.shape is None:
-            ctx.set_shape_and_dtype(output, None, result.dtype)
-        elif start is not None:
-            ctx.set_shape_and_dtype(output, shape, result.dtype)
-        else:
-            ctx.set_shape_and_dtype(output, ir.Shape([steps, *result.shape]), result.dtype)
-
-
-def _never_stops(node: ir.Node, body: ir.Graph) -> bool:
-    """Whether the condition is true at the start and after every turn."""
-    start, after = node.inputs[1], body.outputs[0]
-    while (producer := after.producer()) is not None and producer.op_type == "Identity":
-        source = producer.inputs[0]
-        if source is None:
-            return False
-        after = source
-    kept = after is body.inputs[1] or _is_true(after)
-    return kept and (start is None or _is_true(start))
-
-
-def _is_true(value: ir.Value) -> bool:
-    tensor = ir.convenience.get_const_tensor(value)
-    return tensor is not None and tensor.size == 1 and bool(tensor.numpy().item())
-
-
-def _if(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's takes both branches to be possible where the condition is known."""
-    library(ctx, node)
-    branch = taken(node)
-    for output, result in zip(node.outputs, branch.outputs if branch else (), strict=False):
-        if result.type is not None and result.shape is not None:
-            ctx.set_type(output, result.type)
-            ctx.set_shape(output, result.shape)
-
-
 def _fused_matmul(library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's does not know transposed batches."""
     given = node.attributes
@@ -373,8 +324,8 @@ RULES = {
     ("Concat", 4): _concat,
     ("com.microsoft::FusedMatMul", 1): _fused_matmul,
     ("GroupNormalization", 18): _group_normalization,
-    ("If", 1): _if,
-    ("Loop", 1): _loop,
+    ("If", 1): control_rules.if_,
+    ("Loop", 1): control_rules.loop,
     ("MelWeightMatrix", 17): _mel_weight_matrix,
     ("MaxUnpool", 9): _max_unpool,
     ("Cast", 6): _truth,
