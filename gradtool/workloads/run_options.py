@@ -6,14 +6,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gradtool.arguments import Many, Seed
 from gradtool.graph.limits import DEFAULT
 from gradtool.workloads.options import keyword, option, require
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _DONE, _DEVICE, _DATA = "What is done", "Device", "Data"
 
@@ -39,7 +36,7 @@ class RunOptions:
         UsageError: a number is out of bounds, or two options cannot be combined.
     """
 
-    inputs: Mapping[str, np.ndarray[Any, Any]] | str | os.PathLike[str] = option(
+    inputs: Mapping[str, Any] | str | os.PathLike[str] = option(
         "path", "random", "Where the inputs are: a .npz file, a folder of .npy files, or random.",
         metavar="NPZ|DIR|random", group=_DATA,
         doc="arrays by name, a file or folder that holds them, or `random`; one with the name of "
