@@ -70,6 +70,7 @@ def takes(
     """
 
     def decorate(function: Callable[[M, Record], R]) -> Callable[Concatenate[M, P], R]:
+        """The function, called with the fields of the record as its keywords."""
         first, _ = inspect.signature(function).parameters.values()
         signature = inspect.Signature([first, *inspect.signature(record).parameters.values()])
 

@@ -132,6 +132,7 @@ class Command(click.Command):
                 formatter.write_dl([records[p] for p in shown])
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Call the function, once its options are known to have an effect together."""
         assert self.callback is not None  # noqa: S101 - click calls it optional
         call = _call(ctx, self)
         options = {n: value for n, value in ctx.params.items() if n not in _EVERYWHERE}

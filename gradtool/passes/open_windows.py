@@ -85,6 +85,7 @@ def transposed_open(op: Builder, node: ir.Node, kernel: Sequence[int]) -> None:
     """Cut an output of given size from what the windows cover, over zeros behind the image."""
 
     def rule(op: Any, node: Any) -> Sequence[Any]:
+        """The output in the size that is asked for, cut from the one that windows cover."""
         given, x = arguments(node), node.inputs[0]
         rank = len(kernel)
         strides = given.get("strides") or [1] * rank

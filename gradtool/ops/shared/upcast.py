@@ -41,6 +41,7 @@ def widened(
         return [*copies, *work(*given, out=tuple(results), **attributes)]
 
     def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **attributes: Any) -> None:
+        """Call the kernel, on copies in float32 where its inputs are half precision."""
         if not needs(inputs[0]):
             function(xp, *inputs, out=out, work=work, **attributes)
             return

@@ -73,6 +73,7 @@ def _register(name: str, update: Update) -> None:
         return [block] * rooms
 
     def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **options: Any) -> None:
+        """Evaluate the formula of the update, a block of elements at a time."""
         tape = tape_of(update, inputs, out, options)
         target = next(o for o in out if o is not None)
         slots = update.whole(len(inputs))
