@@ -7,6 +7,7 @@ that one that crashes, hangs or takes all memory is a finding and not the end.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import tempfile
@@ -70,13 +71,13 @@ class Tally:
     slowest: float = 0.0
     largest: int = 0
 
-    def add(self, name: str, found: Ended) -> None:
-        """Count one run of a command on the mutant of that name."""
+    def add(self, name: str, found: Ended, held: int) -> None:
+        """Count one run of a command on the mutant of that name, whose inputs take `held` bytes."""
         self.runs += 1
         self.codes[found.code] += 1
         self.slowest = max(self.slowest, found.seconds)
         self.largest = max(self.largest, found.bytes)
-        defect = found.defect()
+        defect = found.defect(held)
         if "fails on it (" in found.err and found.code == 2:
             self.refusals.setdefault(kind_of("", found.err), []).append(name)
         if defect:
@@ -183,10 +184,18 @@ def fuzz(
             (folder / "m.onnx").write_bytes(data)
             for command in (*OFTEN, others[number % len(others)]):
                 found = attempt(command, source.flags, folder)
-                tally.add(f"{seed}/{number} {command} of {source.name}", found)
+                tally.add(f"{seed}/{number} {command} of {source.name}", found, held(model))
             tally.mutants += 1
             number += step
             yield tally
+
+
+def held(model: onnx.ModelProto) -> int:
+    """Bytes of the inputs by their declared shapes, of 8 an element; a size that is open is 1."""
+    return sum(
+        8 * math.prod(max(1, dim.dim_value) for dim in value.type.tensor_type.shape.dim)
+        for value in model.graph.input
+    )
 
 
 def prepare(folder: Path) -> None:

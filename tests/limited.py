@@ -42,8 +42,11 @@ class Ended:
     out: str
     err: str
 
-    def defect(self) -> str:
-        """What no file may cause; empty if nothing of it happened."""
+    def defect(self, held: int = 0) -> str:
+        """What no file may cause, whose inputs take `held` bytes; empty if nothing of it happened.
+
+        A step holds inputs, gradients, and what is between them.
+        """
         if (
             self.code in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL)
             or self.seconds > MOST_SECONDS
@@ -51,7 +54,7 @@ class Ended:
             return f"took {self.seconds:.1f} s"
         if self.code < 0:
             return f"died of signal {-self.code}"
-        if self.bytes > MOST_BYTES:
+        if self.bytes > MOST_BYTES + 4 * held:
             return f"took {self.bytes / 2**20:.0f} MiB"
         if self.code == BUG:
             return f"exit {self.code}: {self.err.strip()[-300:]}"

@@ -18,7 +18,7 @@ from gradtool.graph.error_context import blamed
 from gradtool.graph.limits import Limits
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_integer
-from gradtool.io import lengths, sequence_rules, static_operands, window_rules
+from gradtool.io import choices, lengths, sequence_rules, static_operands, window_rules
 from gradtool.shapes import limits as shape_limits
 
 
@@ -34,7 +34,7 @@ def check(model: ir.Model, limits: Limits | None = None) -> None:
         if node.domain:
             continue
         rule = RULES.get(node.op_type)
-        broken = lengths.broken(node) or _flags(node)
+        broken = lengths.broken(node) or choices.broken(node)
         if broken is None and rule is not None:
             with blamed(partial(label, node), "its rule"):
                 broken = rule(node)
@@ -42,15 +42,6 @@ def check(model: ir.Model, limits: Limits | None = None) -> None:
             broken = _too_large(node, limits)
         if broken is not None:
             raise ModelError(f"{label(node)}: {broken}")
-
-
-def _flags(node: ir.Node) -> str | None:
-    """Readers differ in what they take for true."""
-    for name in FLAGS:
-        value = node.attributes.get_int(name, 0)
-        if value not in (0, 1):
-            return f"{name} {value} must be 0 or 1"
-    return None
 
 
 def _too_large(node: ir.Node, limits: Limits) -> str | None:
@@ -243,13 +234,27 @@ def _col2im(node: ir.Node) -> str | None:
 
 
 def _rotary(node: ir.Node) -> str | None:
-    """There is a position for each element of the sequence, in each batch."""
-    x, positions = static_operands.sizes(node, 0), static_operands.sizes(node, 3)
-    if x is None or positions is None or len(x) not in (3, 4):
+    """Tables of angles: a row for each position, or one for each element of the sequences."""
+    x, *tables, positions = (static_operands.sizes(node, slot) for slot in range(4))
+    if x is None or len(x) not in (3, 4):
         return None
-    wanted = [x[0], x[-2]]
-    same = _fits(positions, wanted)
-    return None if same else f"its positions have shape {positions}, the sequences {wanted}"
+    heads = node.attributes.get_int("num_heads", 0)
+    if len(x) == 3 and (heads < 1 or (x[2] or 0) % heads):
+        return f"num_heads {heads} does not divide the {x[2]} features of its 3 axes"
+    width = x[3] if len(x) == 4 else None if x[2] is None else x[2] // heads
+    turned = node.attributes.get_int("rotary_embedding_dim", 0) or width
+    if turned is not None and (turned % 2 or not 0 <= turned <= (width or turned)):
+        return f"{turned} elements of {width} cannot be turned in pairs"
+    half = None if turned is None else turned // 2
+    rows: static_operands.Sizes = [x[0], x[-2]]
+    if positions is not None and not _fits(positions, rows):
+        return f"its positions have shape {positions}, the sequences {rows}"
+    given = len(node.inputs) > 3 and node.inputs[3] is not None
+    wanted = [None, half] if given else [*rows, half]
+    for name, table in zip(("cosines", "sines"), tables, strict=True):
+        if table is not None and not _fits(table, wanted):
+            return f"its {name} have shape {table}, {wanted} is needed"
+    return None
 
 
 def _fits(found: static_operands.Sizes, wanted: static_operands.Sizes) -> bool:
@@ -298,7 +303,6 @@ def _not_scalar(node: ir.Node) -> str | None:
 Rule = Callable[[ir.Node], str | None]
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-FLAGS = ("keepdims", "noop_with_empty_axes", "new_axis")
 RULES: dict[str, Rule] = {
     **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _axes),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), _axes),

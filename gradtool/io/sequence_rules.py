@@ -66,6 +66,12 @@ def _keys(node: ir.Node, q: Sizes, k: Sizes, v: Sizes) -> str | None:
         past = static_operands.sizes(node, index)
         if past is not None and not _fit(past, [like[0], like[1], None, like[3]]):
             return f"its past has shape {_said(past)}, which does not fit {_said(like)}"
+    if _given(node, 4) != _given(node, 5):
+        return "its past has keys without values, or values without keys"
+    pasts = [static_operands.sizes(node, index) for index in (4, 5)]
+    lengths = {past[2] for past in pasts if past is not None and past[2] is not None}
+    if len(lengths) > 1:
+        return f"its past keys and values have different lengths: {sorted(lengths)}"
     return None
 
 

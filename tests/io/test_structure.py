@@ -1,10 +1,12 @@
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import helper
 
 from gradtool import io
 from gradtool.errors import ModelError
+from gradtool.io import choices
 
 X = "float[2, 3] x"
 
@@ -202,3 +204,49 @@ def test_positions_fit_the_sequences_that_they_are_of(write, text, shape):
     node = "y = RotaryEmbedding <num_heads = 3, rotary_embedding_dim = 4> (x, c, s, p)"
     body = f"g ({inputs}) => (y) {{ {node} }}"
     refused(write, text(body, opset=23), "its positions have shape")
+
+
+@pytest.mark.parametrize(
+    ("tables", "positions", "message"),
+    [
+        ("[10, 4]", "int64[2, 4] p", "cosines have shape"),
+        ("[2, 4, 3]", "int64[2, 4] p", "cosines have shape"),
+        ("[2, 4, 3]", "", "cosines have shape"),
+        ("[10, 2]", "", "cosines have shape"),
+    ],
+)
+def test_tables_of_angles_fit_what_they_turn(write, text, tables, positions, message):
+    inputs = f"float[2, 4, 18] x, float{tables} c, float{tables} s"
+    given = ", p" if positions else ""
+    node = f"y = RotaryEmbedding <num_heads = 3, rotary_embedding_dim = 4> (x, c, s{given})"
+    inputs += f", {positions}" if positions else ""
+    refused(write, text(f"g ({inputs}) => (y) {{ {node} }}", opset=23), message)
+
+
+@pytest.mark.parametrize("size", [3, 8, -2])
+def test_a_head_is_turned_in_pairs_of_its_elements(write, text, size):
+    node = f"y = RotaryEmbedding <num_heads = 3, rotary_embedding_dim = {size}> (x, c, s)"
+    body = f"g (float[2, 4, 18] x, float[2, 4, 2] c, float[2, 4, 2] s) => (y) {{ {node} }}"
+    refused(write, text(body, opset=23), "cannot be turned in pairs")
+
+
+@pytest.mark.parametrize(
+    ("past", "message"), [("k, ", "keys without values"), ('"", k', "values without keys"),
+                          ("k, v", "different lengths")]
+)  # fmt: skip
+def test_a_past_has_a_key_for_each_value(write, text, past, message):
+    x = "float[2, 2, 3, 4]"
+    inputs = f"{x} q, {x} a, {x} b, float[2, 2, 5, 4] k, float[2, 2, 6, 4] v"
+    past = past.removesuffix(", ")
+    body = f'g ({inputs}) => (y, n, m) {{ y, n, m = Attention (q, a, b, "", {past}) }}'
+    refused(write, text(body, opset=23), message)
+
+
+@pytest.mark.parametrize(
+    ("operator", "name"), [(o, n) for o, words in choices.WORDS.items() for n in words]
+)
+def test_a_mode_is_one_of_the_words_of_its_operator(operator, name):
+    defaults = {n: words[0] for n, words in choices.WORDS[operator].items()}
+    assert choices.broken(ir.node(operator, [ir.val("x")], defaults)) is None
+    odd = ir.node(operator, [ir.val("x")], {**defaults, name: "odd"})
+    assert choices.broken(odd).startswith(f"{name} 'odd' must be one of")

@@ -27,14 +27,15 @@ def layer_normalization(
 ) -> Gradients:
     """`y = n · scale + bias` with `n = (x - mean) · rstd` over the axes from `axis` on.
 
-    `mean` and `rstd` are the node's own optional outputs.  They are float32: of a float64 x they
-    are computed again.  A scale or bias that differs from row to row stays outside of the
-    composite.
+    `mean` and `rstd` are the node's own optional outputs.  They are float32: of a float64 x, or
+    where `stash_type` asks for another type, they are computed again.  A scale or bias
+    that differs from row to row stays outside of the composite.
     """
     x, scale, *_ = node.inputs
     axis = node.attributes.get_int("axis", -1) % len(x.shape)
     epsilon = node.attributes.get_float("epsilon", 1e-5)
-    exact = x.dtype == ir.DataType.DOUBLE
+    stash = node.attributes.get_int("stash_type", ir.DataType.FLOAT)
+    exact = x.dtype == ir.DataType.DOUBLE or stash != ir.DataType.FLOAT
     mean, rstd = (None, None) if exact else op.all_outputs(node, 3)[1:]
     dy = op.zeros_like(x) if dy is None else dy
 

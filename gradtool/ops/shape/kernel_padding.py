@@ -156,8 +156,15 @@ def _grad_work(
 
 def _repeats(size: int, border: tuple[int, int], mode: str) -> bool:
     """Whether a run of the border shows one element again and again."""
-    runs = _runs(_origins(size, border, mode))
-    return any(places.stop - places.start != len(range(size)[shown]) for places, shown in runs)
+    before, after = border
+    if size + before + after < 2:
+        return False
+    if mode == "edge":
+        return max(before, after) > 0
+    return (
+        mode != "constant"
+        and (size + min(0, before) + min(0, after) if mode == "wrap" else size) == 1
+    )
 
 
 def _line(shape: Sequence[int], axis: int) -> tuple[int, ...]:
