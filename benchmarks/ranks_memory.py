@@ -27,13 +27,15 @@ from state_bytes import TOKENS, WORDS, gpt2
 import gradtool as gt
 from gradtool.ranks.launch import starter
 from gradtool.ranks.mpi import Ranks
+from gradtool.reports.ranks import RankLayout
+from gradtool.reports.stages import StageLayout
 from gradtool.training.callbacks import Watcher
 from gradtool.training.graphs import Recipe, graphs_of
-from gradtool.training.layouts import RankLayout, layout
+from gradtool.training.layouts import layout
 from gradtool.training.links import Link
 from gradtool.training.options import TrainOptions
 from gradtool.training.reference_machine import step_seconds
-from gradtool.training.stage_layouts import StageLayout, pipeline
+from gradtool.training.stage_layouts import pipeline
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.training import training_graph
 
@@ -78,7 +80,8 @@ def rank(path: str, way: str, steps: int) -> None:
     ) as trainer:
         trainer.fit(data, group=group, watcher=watcher)
         taken = watcher.held + watcher.outside
-    found = group.gather(np.array([planned.peak, taken, planned.state, planned.gradients]))
+    sizes = planned.peak_bytes, taken, planned.state_bytes, planned.gradients_bytes
+    found = group.gather(np.array(sizes))
     if group.rank == 0:
         sys.stdout.write(json.dumps(found.tolist()) + "\n")
     group.close()

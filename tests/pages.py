@@ -23,7 +23,7 @@ from gradtool.reports.page_data import Page
 from gradtool.reports.pipeline_page import pipeline_page
 from gradtool.reports.plans import Row
 from gradtool.reports.roofline_page import roofline_page
-from gradtool.training.stage_layouts import Interval, Pipeline, StageLayout
+from gradtool.reports.stages import Interval, Pipeline, StageLayout
 from gradtool.workloads import plans, strategies
 from gradtool.workloads.planned import Arena, Planned
 
@@ -122,7 +122,7 @@ def stages_page(micro_batches: int = 4) -> str:
     turns = timeline(pace, micro_batches)
     end = max(turn.end for turn in turns)
     stages = tuple(
-        StageLayout(n, "first", "last", 3 - n, 1000, 1000, 2000, 9000, 10, 1e-3, 2e-3, 3e-3)
+        StageLayout(n, "first", "last", 3 - n, 1000, 1000, 2000, 9000, 13000, 10, 1e-3, 2e-3, 3e-3)
         for n in range(3)
     )
     beside = [Interval(2, "given", 0, 1e-3)]

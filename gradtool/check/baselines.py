@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gradtool.check.cases import Case
-from gradtool.comparison.metrics import Metrics
+from gradtool.check.cases import Case, MadeFor
+from gradtool.comparison.metrics import Metrics, MetricsRecord
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.io import contained, folders
 from gradtool.io.documents import read_document
@@ -26,12 +26,18 @@ SUFFIX = ".json"
 CUT_SHORT = "its plan was cut short by time, so it is no baseline: plan it without a time limit"
 
 
+class BaselineDocument(MadeFor, MetricsRecord):
+    """A case as it was recorded: integers and names."""
+
+    case: str
+
+
 @dataclass(frozen=True)
 class Baseline:
     """What was recorded of a case, and what it was `made_for`: plan, kernels, sizes, options."""
 
     metrics: Metrics
-    made_for: dict[str, Any]
+    made_for: Mapping[str, Any]
     version: int = SCHEMA_VERSION
 
     @property
@@ -79,12 +85,8 @@ def _document(path: Path) -> dict[str, Any]:
 
 def text(case: Case, metrics: Metrics) -> str:
     """The bytes of a baseline, in ASCII: keys sorted, a line for each tensor and operator."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "case": case.name,
-        **case.made_for,
-        **metrics.document(),
-    }
+    recorded: BaselineDocument = {"case": case.name, **case.made_for, **metrics.document()}
+    document = {"schema_version": SCHEMA_VERSION, **recorded}
     lines = []
     for key in sorted(document):
         value = document[key]
@@ -136,4 +138,4 @@ def orphans(folder: Path, cases: Iterable[Case]) -> list[str]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, allow_nan=False)
+    return json.dumps(value, sort_keys=True, allow_nan=False, default=asdict)

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -38,7 +38,7 @@ def put(key: str | None, metrics: Metrics) -> None:
     """Keep metrics; what depends on the clock or was run is not kept."""
     if key is not None and not metrics.cut_short:
         said = {"kept": dict(metrics.kept), "notes": list(metrics.notes)}
-        PLANS.put(key, json.dumps({**metrics.document(), **said}).encode())
+        PLANS.put(key, json.dumps({**metrics.document(), **said}, default=asdict).encode())
 
 
 def key_of(case: Case) -> str | None:

@@ -8,19 +8,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, TypedDict
 
 from gradtool.check.choice import Choice
 from gradtool.check.thresholds import Threshold
 from gradtool.errors import UsageError
+from gradtool.ops.native import Kernels
 from gradtool.text.words import suggest
 from gradtool.workloads.names import kernels_of
-
-if TYPE_CHECKING:
-    from gradtool.ops.native import Kernels
+from gradtool.workloads.records import Dims, PlannedFor
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._=,-]+\])?")
+
+
+class MadeFor(TypedDict):
+    """A baseline's plan, kernels, sizes and options."""
+
+    dims: Dims
+    options: Annotated[dict[str, object], "Options of differentiation that are not their defaults."]
+    plan: str
+    kernels: PlannedFor
+
+
+class CaseRecord(MadeFor):
+    """A case, its model, and what it is planned for."""
+
+    case: str
+    group: Annotated[str, "The name of the table that the case is of."]
+    model: str
 
 
 @dataclass(frozen=True)
@@ -87,7 +103,7 @@ class Case:
         return kernels_of({"kernels": "numpy", "exact_conv": False, **self.kernels})
 
     @property
-    def made_for(self) -> dict[str, Any]:
+    def made_for(self) -> MadeFor:
         """What a baseline is of, beside the model: plan, kernels, sizes and options."""
         sizes = {f"shape of {name}": list(shape) for name, shape in self.shapes.items()}
         batch = {} if self.batch is None else {"batch of the first input": self.batch}
@@ -98,6 +114,11 @@ class Case:
             "plan": self.plan.text,
             "kernels": self.planned_for,
         }
+
+    @property
+    def record(self) -> CaseRecord:
+        """The same for machines, after the names of the case."""
+        return {"case": self.name, "group": self.group, "model": self.model, **self.made_for}
 
 
 def chosen(cases: Sequence[Case], names: Iterable[str]) -> list[Case]:

@@ -39,19 +39,19 @@ def deciding(judged: Judged) -> Change | None:
 
 def change(found: Change) -> str:
     """How much a metric grew: in %, or in its unit where that shows nothing."""
-    if found.before is None or not found.delta:
+    if found.baseline is None or not found.delta:
         return ""
-    if not found.before or abs(found.delta) < _TINY * found.before:
+    if not found.baseline or abs(found.delta) < _TINY * found.baseline:
         return f"{'+' if found.delta > 0 else ''}{format_amount(found.metric, found.delta)}"
-    return format_percent(found.delta / found.before, signed=True)
+    return format_percent(found.delta / found.baseline, signed=True)
 
 
 def sentence(found: Change) -> str:
     """A metric that breaks rules, in words."""
     now = format_amount(found.metric, found.now)
-    if found.before is None:
+    if found.baseline is None:
         return f"{found.metric} is {now}: {'; '.join(found.broken)}"
-    before = format_amount(found.metric, found.before)
+    before = format_amount(found.metric, found.baseline)
     grown = change(found)
     said = f"{before} → {now} ({grown})" if grown else now
     return f"{found.metric} {said}: {'; '.join(found.broken)}"

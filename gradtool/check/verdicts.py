@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from gradtool.check.baselines import Baseline
 from gradtool.check.cases import Case
 from gradtool.check.thresholds import Threshold, format_amount
 from gradtool.comparison.growth import Grown, growth
 from gradtool.comparison.metrics import METRICS, Metrics
+from gradtool.text.json_schema import Count
 
 Verdict = Literal["ok", "improved", "updated", "grew", "over limit", "new", "stale", "error"]
 FAILED: tuple[Verdict, ...] = ("grew", "over limit", "new", "stale", "error")
@@ -40,20 +41,20 @@ class Rules:
 
 @dataclass(frozen=True)
 class Change:
-    """A metric now and in the baseline; `broken` are the rules that it breaks, as people read them.
+    """A metric now and in the baseline; rules are as people read them.
 
-    `before` is None where there is nothing to compare with.
+    `baseline` is None where there is nothing to compare with.
     """
 
     metric: str
-    before: int | None
-    now: int
-    broken: tuple[str, ...] = ()
+    baseline: Count | None
+    now: Count
+    broken: Annotated[tuple[str, ...], "The rules and limits that it breaks."] = ()
 
     @property
     def delta(self) -> int:
         """How much it grew."""
-        return 0 if self.before is None else self.now - self.before
+        return 0 if self.baseline is None else self.now - self.baseline
 
 
 @dataclass(frozen=True)

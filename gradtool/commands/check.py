@@ -65,6 +65,7 @@ def command(call: Call, /, *, names: tuple[str, ...], **flags: Any) -> int:  # f
 
 def _list(reporter: Reporter, folder: Any, cases: Any, outputs: dict[str, str]) -> None:
     from gradtool.check.baselines import is_recorded
+    from gradtool.reports.gate.gate_json import cases_json
     from gradtool.reports.gate.tables import case_table
 
     forms = list(outputs) or ["table"]
@@ -72,11 +73,6 @@ def _list(reporter: Reporter, folder: Any, cases: Any, outputs: dict[str, str]) 
         raise UsageError("--list is printed as table, json or markdown")
     recorded = [(case, is_recorded(folder, case)) for case in cases]
     if forms == ["json"]:
-        listed = [
-            {"case": case.name, "group": case.group, "model": case.model, **case.made_for,
-             "limit": dict(case.limit), "recorded": found}
-            for case, found in recorded
-        ]  # fmt: skip
-        reporter.json({"schema_version": 1, "cases": listed})
+        reporter.json(cases_json(recorded))
         return
     reporter.table(case_table(recorded), forms[0])

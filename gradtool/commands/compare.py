@@ -18,9 +18,7 @@ from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
-    from gradtool.comparison import Comparison
-
-SCHEMA_VERSION = 1
+    from gradtool.comparison import Comparison, Part
 
 
 @as_command("compare")
@@ -56,7 +54,7 @@ def command(
     /,
     *,
     sources: tuple[str, ...],
-    by: str | None,
+    by: Part | None,
     top: int,
     form: str,
     **options: Any,
@@ -68,7 +66,7 @@ def command(
     """
     from gradtool import comparison
     from gradtool.commands.comparands import both_sides
-    from gradtool.reports.comparison import comparison_json
+    from gradtool.reports.comparison import CompareDocument, comparison_json
 
     before, now = both_sides(call, sources, options)
     pairs = comparison.pairs(before, now)
@@ -79,8 +77,7 @@ def command(
                 f"{name}: only {'before' if sides is before else 'now'}, not compared"
             )
     if form == "json":
-        documents = [comparison_json(each) for each in found]
-        call.reporter.json({"schema_version": SCHEMA_VERSION, "comparisons": documents})
+        call.reporter.json(CompareDocument(comparisons=[*map(comparison_json, found)]))
         return
     for number, each in enumerate(found):
         if number:
@@ -88,7 +85,7 @@ def command(
         _show(call.reporter, each, by, top, form)
 
 
-def _show(reporter: Reporter, found: Comparison, by: str | None, top: int, form: str) -> None:
+def _show(reporter: Reporter, found: Comparison, by: Part | None, top: int, form: str) -> None:
     from gradtool.reports import comparison as reports
 
     if by is not None and by not in found.parts:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gradtool.commands.plans import SCHEMA_VERSION, Plans, plan
+from gradtool.commands.plans import Plans, plan
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
@@ -82,8 +82,8 @@ def _print_json(
         reports.plans_json(of_model, each.opened.dims, each.notes(verbose=True), by=by)
         for each, of_model in zip(found, rows, strict=True)
     ]
-    shown = documents[0] if len(documents) == 1 else {"models": documents}
-    reporter.json({"schema_version": SCHEMA_VERSION, **shown})
+    several = reports.ModelsDocument(models=documents)
+    reporter.json(several if len(documents) > 1 else documents[0])
 
 
 def _print_plans(

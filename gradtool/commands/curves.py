@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gradtool.commands.plans import SCHEMA_VERSION
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def frontier(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) -> 
     form = options["form"]
     if form == "json":
         document = reports.frontier_json(found, work.kept, opened.name, opened.dims, state)
-        reporter.json({"schema_version": SCHEMA_VERSION, **document})
+        reporter.json(document)
         return
     reporter.table(
         reports.frontier_table(found, work.kept, state, verbose=reporter.verbose > 0), form
@@ -66,10 +65,11 @@ def max_batch(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) ->
             rung=shown.approach,
         )
     if options["form"] == "json":
-        reporter.json({
-            "schema_version": SCHEMA_VERSION, "model": opened.name, "memory_bytes": memory,
-            "kernels": opened.work.kernels, "optimizer": options["optimizer"], "max_batch": found,
-        })  # fmt: skip
+        document: reports.BatchesDocument = {
+            "model": opened.name, "memory_bytes": memory, "kernels": opened.work.kernels,
+            "optimizer": options["optimizer"], "max_batch": found,
+        }  # fmt: skip
+        reporter.json(document)
         return
     reporter.table(reports.batches_table(found, memory), options["form"])
     if options["optimizer"] != "none":

@@ -13,6 +13,7 @@ from gradtool.workloads.names import KEEP
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
+    from gradtool.reports.plans import PlansDocument
     from gradtool.workloads.planned import Planned
 
 USUAL = ("mirror", "sqrt")
@@ -55,7 +56,8 @@ def write(reporter: Reporter, opened: Opened, form: str, options: Mapping[str, A
         texts[options["trace"]] = planned_trace(drawn, opened.name)
     sizes = save(texts, force=options["force"])
     if form == "json":
-        reporter.json({**plans.document(), "written": sizes})
+        document: PlansDocument = {**plans.document(), "written": sizes}
+        reporter.json(document)
     else:
         show(reporter, plans, form, sizes)
 

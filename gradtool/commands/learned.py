@@ -40,7 +40,7 @@ def report(call: Call, paths: Sequence[str], options: Mapping[str, Any], form: s
 
         written = drawing.save({options["html"]: learning_page(runs)}, force=options["force"])
     if form == "json":
-        call.reporter.json({**learning.runs_json(runs), "written": written})
+        call.reporter.json(learning.runs_json(runs, written))
         return
     if form == "csv":
         call.reporter.table(learning.points_table(runs), form)

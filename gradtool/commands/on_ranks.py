@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gradtool.ops.native import Kernels
     from gradtool.passes.update_groups import Updates
     from gradtool.program import Step
+    from gradtool.reports.ranks import Setup, Sharding
     from gradtool.training.graphs import Graphs
     from gradtool.training.links import Link
 
@@ -135,7 +136,7 @@ class Asked:
     told: str
 
     @property
-    def how(self) -> dict[str, Any]:
+    def how(self) -> Setup:
         """The same for a document."""
         return {
             "optimizer": self.optimizer, "kernels": self.kernels,
@@ -149,7 +150,8 @@ def _sharded(asked: Asked, options: dict[str, Any]) -> Show:
     from gradtool.reports.ranks import ranks_json, ranks_table
     from gradtool.training.layouts import OnPaper, layout
 
-    shards = [options["shard"]] if options["shard"] else ["none", "optimizer", "gradients"]
+    every: list[Sharding] = ["none", "optimizer", "gradients"]
+    shards = [options["shard"]] if options["shard"] else every
     found = [
         layout(
             asked.graphs, asked.updates, asked.dims, OnPaper(0, asked.ranks), asked.link,
@@ -178,7 +180,8 @@ def _staged(asked: Asked, options: dict[str, Any]) -> Show:
     from gradtool.text.units import format_bytes
     from gradtool.training.stage_layouts import pipeline
 
-    stages, shard = options["stages"], options["shard"] or "none"
+    stages: int = options["stages"]
+    shard: Literal["none", "optimizer"] = options["shard"] or "none"
     found = pipeline(
         asked.graphs, asked.updates, asked.dims, asked.link, stages=stages,
         replicas=asked.ranks // stages, micro_batches=asked.micro_batches, shard=shard,
@@ -192,8 +195,8 @@ def _staged(asked: Asked, options: dict[str, Any]) -> Show:
         texts = {} if path is None else {path: pipeline_page(title, found, asked.told)}
         sizes = save(texts, force=options["force"])
         if form == "json":
-            document = stages_json(found, asked.source, asked.ranks, asked.dims, asked.how)
-            reporter.json({**document, "written": sizes})
+            told = asked.source, asked.ranks, asked.dims, asked.how
+            reporter.json(stages_json(found, *told, sizes))
             return
         reporter.table(stages_table(found, title, asked.told), form)
         for written, size in sizes.items():

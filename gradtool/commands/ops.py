@@ -43,19 +43,19 @@ def command(
     if model is None:
         entries = operators.unregistered() if missing else operators.registered()
         if form == "json":
-            call.reporter.json(operators.registered_json(entries))
+            call.reporter.json(operators.RegisteredDocument(operators=entries))
         else:
             call.reporter.table(operators.registered_table(entries, full=form != "table"), form)
         return
     rows = operators.uses(open_model(call.reporter, model, Sizes(dims, shapes, batch, values)))
     shown = [row for row in rows if row.lacks] if missing else rows
     if form == "json":
-        call.reporter.json(operators.uses_json(shown, model))
+        call.reporter.json(operators.UsesDocument(model=model, operators=shown))
     elif shown or form == "csv":
         call.reporter.table(operators.uses_table(shown), form)
     else:
         call.reporter.line("nothing is missing")
-    without = [f"{row.op} ({row.nodes})" for row in rows if row.gradient == "no"]
+    without = [f"{row.operator} ({row.nodes})" for row in rows if row.gradient == "no"]
     if without:
         raise NotDifferentiable(f"no gradient rule for {', '.join(without)}")
 

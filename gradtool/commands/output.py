@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -42,13 +43,13 @@ class Reporter:
         else:
             self.say(text)
 
-    def json(self, document: dict[str, Any]) -> None:
-        """A result for machines."""
+    def json(self, document: Mapping[str, object]) -> None:
+        """A result for machines, and the version of its schema."""
         from gradtool.reports.live import away
         from gradtool.text.names import json_text
 
         with away():
-            click.echo(json_text(document))
+            click.echo(json_text({"schema_version": 1, **document}))
 
     def table(self, table: Table, form: str = "table") -> None:
         """A table of a result, as `table`, `csv` or `markdown`."""

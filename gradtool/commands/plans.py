@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradtool.commands.options import expand
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
-    from gradtool.reports.plans import Row
+    from gradtool.reports.plans import PlansDocument, Row
     from gradtool.workloads.planned import Planned
     from gradtool.workloads.plans import Strategy
-
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,11 @@ class Plans:
             for line in (*each.notes, *(each.details if verbose else ()))
         ]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> PlansDocument:
         """The plans for machines."""
         from gradtool.reports.plans import plans_json
 
-        document = plans_json(self.rows, self.opened.dims, self.notes(verbose=True))
-        return {"schema_version": SCHEMA_VERSION, **document}
+        return plans_json(self.rows, self.opened.dims, self.notes(verbose=True))
 
 
 def plan(reporter: Reporter, opened: Opened, strategies: Iterable[Strategy]) -> Plans:

@@ -21,9 +21,9 @@ from gradtool.commands.options import (
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
+    from gradtool.reports.memory import ModelRecord, ReportDocument
     from gradtool.workloads.savings import Saving
 
-SCHEMA_VERSION = 1
 WIDTH = 78  # columns of the timeline
 
 
@@ -117,12 +117,8 @@ def command(
         drawing.write(call.reporter, opened[0], form, options)
         return
     if form == "json":
-        call.reporter.json(
-            {
-                "schema_version": SCHEMA_VERSION,
-                "models": [_json(call.reporter, each) for each in opened],
-            }
-        )
+        document: ReportDocument = {"models": [_json(call.reporter, each) for each in opened]}
+        call.reporter.json(document)
         return
     if len(opened) > 1:
         names = [each.name for each in opened]
@@ -181,14 +177,14 @@ def _say_unsized(reporter: Reporter, opened: Opened, form: str) -> None:
     reporter.remark(line, form)
 
 
-def _json(reporter: Reporter, opened: Opened) -> dict[str, Any]:
+def _json(reporter: Reporter, opened: Opened) -> ModelRecord:
     from gradtool.planning.breakdown import unsized
     from gradtool.reports import savings
     from gradtool.reports.memory import plan_json
 
-    document = plan_json(opened.work.kept, opened.name, opened.dims)
-    del document["schema_version"]
-    document["assumed"] = dict(opened.assumed)
-    document["unsized"] = unsized(opened.work.kept.program)
-    document["savings"] = savings.rows_json(_savings(reporter, opened))
-    return document
+    return {
+        **plan_json(opened.work.kept, opened.name, opened.dims),
+        "assumed": dict(opened.assumed),
+        "unsized": unsized(opened.work.kept.program),
+        "savings": savings.rows_json(_savings(reporter, opened)),
+    }

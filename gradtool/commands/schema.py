@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from gradtool.commands.call import Call, Choice, as_command
 
-FOLDER = Path(__file__).parents[1] / "schemas"
+if TYPE_CHECKING:
+    from gradtool.text.json_schema import Schema
+
+# By name the command that writes a document, and the record of each form that it has.
 SCHEMAS = {
-    "baseline": "a file that check --update writes",
-    "cases": "check --list --format json",
-    "check": "check --format json",
-    "compare": "compare --format json",
-    "doctor": "doctor --format json",
-    "explain": "mirror --explain TENSOR --format json",
-    "frontier": "recompute --frontier --format json",
-    "grad": "grad --format json",
-    "kernels": "run --explain-kernels --format json",
-    "kit": "manifest.json of a kit, and kit --format json",
-    "max-batch": "recompute --max-batch --format json",
-    "ops": "ops --format json",
-    "plan": "a file that recompute -o FILE.json writes",
-    "plans": "mirror and recompute --format json; report too with --html, --svg or --trace",
-    "profile": "a file that run --profile writes",
-    "ranks": "report --ranks N --format json",
-    "report": "report --format json",
-    "run": "run --format json",
-    "runs": "report RUN --format json",
-    "stages": "report --ranks N --stages S --format json",
-    "train": "train --format json",
+    "baseline": ("a file that check --update writes", "check.baselines:BaselineDocument"),
+    "cases": ("check --list --format json", "reports.gate.gate_json:CasesDocument"),
+    "check": ("check --format json", "reports.gate.gate_json:CheckDocument"),
+    "compare": ("compare --format json", "reports.comparison:CompareDocument"),
+    "doctor": ("doctor --format json", "reports.system:DoctorDocument"),
+    "explain": ("mirror --explain TENSOR --format json", "planning.recompute.value_facts:Facts"),
+    "frontier": ("recompute --frontier --format json", "reports.frontier:FrontierDocument"),
+    "grad": ("grad --format json", "reports.training:GradDocument"),
+    "kernels": ("run --explain-kernels --format json", "reports.kernels:KernelsDocument"),
+    "kit": ("manifest.json of a kit, and kit --format json", "kit.manifest:KitDocument"),
+    "max-batch": ("recompute --max-batch --format json", "reports.batches:BatchesDocument"),
+    "ops": ("ops --format json", "reports.operators:RegisteredDocument UsesDocument"),
+    "plan": ("a file that recompute -o FILE.json writes", "workloads.plan_files:PlanDocument"),
+    "plans": (
+        "mirror and recompute --format json; report too with --html, --svg or --trace",
+        "reports.plans:PlansDocument ModelsDocument",
+    ),
+    "profile": ("a file that run --profile writes", "program.profile:ProfileDocument"),
+    "ranks": ("report --ranks N --format json", "reports.ranks:RanksDocument"),
+    "report": ("report --format json", "reports.memory:ReportDocument"),
+    "run": ("run --format json", "reports.running:RunDocument"),
+    "runs": ("report RUN --format json", "reports.learning:RunsDocument"),
+    "stages": ("report --ranks N --stages S --format json", "reports.stages:StagesDocument"),
+    "train": ("train --format json", "reports.train_log:TrainDocument"),
 }
+
+
+def schema_named(name: str) -> Schema:
+    """The schema of a document, made of its records."""
+    from gradtool.text.json_schema import document_schema
+
+    said, where = SCHEMAS[name]
+    path, records = where.split(":")
+    module = import_module(f"gradtool.{path}")
+    forms = [getattr(module, record) for record in records.split()]
+    return document_schema(forms, f"gradtool: {said}", getattr(module, "SCHEMA_VERSION", 1))
 
 
 @as_command("schema")
@@ -39,10 +57,13 @@ SCHEMAS = {
 def command(call: Call, /, *, name: str | None) -> None:
     """Print the JSON Schema of what a command writes; without NAME, list them."""
     if name is not None:
-        click.echo((FOLDER / f"{name}.json").read_text(encoding="utf-8"), nl=False)
+        from gradtool.text.names import json_text
+
+        click.echo(json_text(schema_named(name)))
         return
     from gradtool.text.layout import Column
     from gradtool.text.table import Table
 
     columns = (Column("schema", kind="name"), Column("of"))
-    call.reporter.table(Table(columns=columns, rows=tuple(SCHEMAS.items())))
+    rows = tuple((name, said) for name, (said, _) in SCHEMAS.items())
+    call.reporter.table(Table(columns=columns, rows=rows))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
     from gradtool.io import layout
+    from gradtool.reports.plans import PlansDocument
     from gradtool.workloads.plans import Strategy
 
 
@@ -115,6 +116,7 @@ def _show(reporter: Reporter, both: Plans, written: tuple[str, int], form: str) 
         for line in (*both.found[-1].notes, one_line(both.rows)):
             reporter.say(line)
     elif form == "json":
-        reporter.json({**both.document(), "written": path, "bytes": size})
+        document: PlansDocument = {**both.document(), "written": path, "bytes": size}
+        reporter.json(document)
     else:
         show(reporter, both, form, {path: size})

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from gradtool.comparison.metrics import Tensor, called_as
 from gradtool.errors import UsageError
 from gradtool.ops.native import Kernels
 from gradtool.text.words import some
 
-PARTS = ("region", "operator", "tensor", "node")
+Part = Literal["region", "operator", "tensor", "node"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Comparison:
     before: Snapshot
     now: Snapshot
     totals: tuple[Moved, ...]
-    parts: Mapping[str, tuple[Moved, ...]]
+    parts: Mapping[Part, tuple[Moved, ...]]
     unknown: tuple[str, ...] = ()
     renamed: int = 0
 
@@ -82,7 +84,7 @@ def compare(before: Snapshot, now: Snapshot) -> Comparison:
         for name in before.totals
         if name in now.totals
     )
-    both = [part for part in PARTS if part in before.known and part in now.known]
+    both: list[Part] = [part for part in PARTS if part in before.known and part in now.known]
     tensors, renamed = _tensors(before, now)
     moved = {
         part: tensors if part == "tensor" else _numbers(before.parts[part], now.parts[part])

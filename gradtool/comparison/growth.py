@@ -10,6 +10,7 @@ from typing import Literal
 from gradtool.comparison.metrics import Metrics, Operator, Tensor, called_as
 from gradtool.planning.breakdown import COMPUTED
 from gradtool.planning.plan import TEMPORARIES
+from gradtool.text.json_schema import Count
 from gradtool.text.words import count
 
 AT_PEAK = ("peak", "total", "load", "measured-arena", "measured-peak")
@@ -30,18 +31,18 @@ _BY_OPERATOR: dict[str, Callable[[Operator], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What takes more than before, in the unit of the metric; `before` is 0 for what is new."""
+    """What takes more than before, in the unit of the metric; `baseline` is 0 for what is new."""
 
     name: str
     kind: Literal["tensor", "operator"]
-    before: int
-    now: int
+    baseline: Count
+    now: Count
     why: str
 
     @property
     def growth(self) -> int:
         """How much more it takes."""
-        return self.now - self.before
+        return self.now - self.baseline
 
 
 def growth(before: Metrics, now: Metrics, metric: str = "peak") -> tuple[Grown, ...]:

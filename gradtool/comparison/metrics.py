@@ -6,13 +6,14 @@ All numbers are whole and the same on every machine, but for those that are meas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole
 from gradtool.planning.plan import TEMPORARIES
+from gradtool.text.json_schema import Count
 from gradtool.text.words import suggest
 
 Unit = Literal["bytes", "FLOPs", "steps"]
@@ -144,11 +145,33 @@ class Operator:
     `held` are bytes at the peak step; operations of unknown cost count as none.
     """
 
-    nodes: int
-    again: int
-    flops: int
-    extra_flops: int
-    held: int
+    nodes: Count
+    again: Count
+    flops: Count
+    extra_flops: Count
+    held: Count
+
+
+class TensorRecord(TypedDict):
+    """A tensor, or the workspace of a step, by its name in forward or backward."""
+
+    op: str
+    region: str
+    shape: list[Count]
+    dtype: str
+    bytes: Count
+    held: Annotated[Count, "Bytes at the peak step, all instances."]
+    again: Annotated[Count, "Times that it is computed again."]
+    also: NotRequired[Annotated[list[str], "Other values that lie in its place, if there are any."]]
+
+
+class MetricsRecord(TypedDict):
+    """The numbers of a planned step that every machine agrees on."""
+
+    left_out: Annotated[Count, "Tensors that are not listed: smaller than those that are."]
+    metrics: dict[str, Count]
+    operators: dict[str, Operator]
+    tensors: dict[str, TensorRecord]
 
 
 @dataclass(frozen=True)
@@ -171,12 +194,12 @@ class Metrics:
     def __getitem__(self, metric: str) -> int:
         return self.values[metric]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> MetricsRecord:
         """The numbers for JSON: what `read` reads back, without what is measured or said."""
         return {
             "left_out": self.left_out,
             "metrics": {n: v for n, v in self.values.items() if not METRICS[n].measured},
-            "operators": {name: asdict(found) for name, found in self.operators.items()},
+            "operators": dict(self.operators),
             "tensors": {name: _document(found) for name, found in self.tensors.items()},
         }
 
@@ -204,10 +227,13 @@ def _wholes(table: Mapping[str, Any]) -> dict[str, int]:
     return {name: value for name, value in table.items() if is_whole(value)}
 
 
-def _document(tensor: Tensor) -> dict[str, Any]:
+def _document(tensor: Tensor) -> TensorRecord:
     """A tensor for JSON; values that share its place stand there only if there are any."""
-    found = asdict(tensor) | {"shape": list(tensor.shape), "also": list(tensor.also)}
-    return found if tensor.also else {key: found[key] for key in found if key != "also"}
+    found: TensorRecord = {
+        "op": tensor.op, "region": tensor.region, "shape": list(tensor.shape),
+        "dtype": tensor.dtype, "bytes": tensor.bytes, "held": tensor.held, "again": tensor.again,
+    }  # fmt: skip
+    return {**found, "also": list(tensor.also)} if tensor.also else found
 
 
 def _tensor(table: Mapping[str, Any]) -> Tensor:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 
 @dataclass(frozen=True)
 class Location:
-    """A place at the node that writes the value `node`: an attribute of floats, or an input.
+    """A place at a node: an attribute of floats, or an input.
 
     The attribute has the tensor's columns one after the other.  `mirrored`: it begins with the
     opposite of them all.
     """
 
-    node: str
-    attribute: str = ""
+    node: Annotated[str, "A value that the node writes."]
+    attribute: Annotated[str, "Its attribute; empty where the tensor is an input."] = ""
     slot: int = 0
     mirrored: bool = False
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+
+from gradtool.text.json_schema import Positive
 
 Array = np.ndarray[Any, Any]
 
@@ -20,17 +22,19 @@ Array = np.ndarray[Any, Any]
 class Adapter:
     """Two tensors beside a weight, by name.
 
-    `flipped` says which way the weight is stored.  False: [in, out], with `a` [in, rank] and `b`
-    [rank, out].  True: [out, in, …], with `a` [rank · groups, in, …] and `b` [out, rank, 1 …],
-    where the outputs fall into `groups` of their own.
+    Of a weight [in, out], `a` is [in, rank] and `b` [rank, out]; of a flipped one [out, in, …],
+    `a` is [rank · groups, in, …] and `b` [out, rank, 1 …], where the outputs fall into `groups`
+    of their own.
     """
 
     weight: str
     a: str
     b: str
     scale: float
-    flipped: bool
-    groups: int = 1
+    flipped: Annotated[
+        bool, "Whether the weight is stored as [out, in, ...]; else it is [in, out]."
+    ]
+    groups: Positive = 1
 
     @property
     def names(self) -> tuple[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -48,7 +50,7 @@ def read_document(
 
 
 def write_document(
-    document: dict[str, Any],
+    document: Mapping[str, object],
     path: str | os.PathLike[str],
     *,
     force: bool = False,
@@ -59,7 +61,8 @@ def write_document(
     Raises:
         UsageError: the file exists without `force`, or cannot be written.
     """
-    data = f"{json.dumps(document, indent=1, allow_nan=False)}\n".encode("ascii")
+    text = json.dumps(document, indent=1, allow_nan=False, default=asdict)
+    data = f"{text}\n".encode("ascii")
     place = atomic.target(path, force=force, own=own)
     atomic.write([atomic.Output(place, lambda file: file.write(data))])
     return len(data)

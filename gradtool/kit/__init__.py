@@ -2,5 +2,5 @@
 
 A folder with `step.onnx` (a whole training step as a pure function), `eval.onnx` (the forward model
 on the same state), the state to begin with, and `manifest.json`, which says how they go together.
-`gradtool.schemas` has the schema of the latter, docs/kit.md a description.
+`gradtool schema kit` prints the schema of the latter, docs/kit.md describes it.
 """

@@ -6,9 +6,9 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 import onnx_ir as ir
 
@@ -16,15 +16,121 @@ from gradtool.errors import UsageError
 from gradtool.graph.locations import Location, read_locations
 from gradtool.graph.lora import Adapter, read_adapters
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.io import contained
+from gradtool.io import contained, safetensors
 from gradtool.io.documents import is_text, is_whole, read_document
 from gradtool.kit import state
-from gradtool.kit.parts import Parts
+from gradtool.kit.parts import Parts, Role
+from gradtool.text.json_schema import Count, Keywords
+from gradtool.workloads.records import PlannedFor
 
 SCHEMA_VERSION = 1
 FILE = "manifest.json"
 STEP, EVALUATION = "step.onnx", "eval.onnx"
-Document = dict[str, Any]
+
+
+class ModelRecord(TypedDict):
+    """The model that the kit was made of."""
+
+    file: Annotated[str, "The model that the kit was made of, from the folder of the kit."]
+    sha256: Annotated[str, Keywords(pattern="^[0-9a-f]{64}$")]
+
+
+class OptimizerRecord(TypedDict):
+    """The optimizer of the step; its other numbers are fixed in the step."""
+
+    name: str
+    learning_rate: Annotated[str, "The input of the step that is the learning rate."]
+    inputs: Annotated[
+        dict[str, str],
+        "By number of the optimizer (lr, beta1, weight_decay, clip_norm, ...) the input of the "
+        "step that it is.",
+    ]
+    rows: NotRequired[
+        Annotated[list[str], "The tables of which only the rows that a step reads are updated."]
+    ]
+
+
+class PlanRecord(TypedDict):
+    """A memory plan."""
+
+    name: str
+    peak_bytes: Count
+    keep_bytes: Count
+    extra_flops: int | None
+    dims: dict[str, int]
+    kernels: NotRequired[PlannedFor]
+
+
+class ValueRecord(TypedDict):
+    """An input or an output."""
+
+    name: str
+    type: Annotated[str | None, "The element type, as NumPy and ml_dtypes call it."]
+    shape: Annotated[
+        list[Count | str | None] | None,
+        "A size that is open is a text, one that nobody knows null.",
+    ]
+
+
+class InputRecord(ValueRecord):
+    """An input."""
+
+    default: NotRequired[Annotated[float, "What to feed where nobody says otherwise."]]
+
+
+class InterfaceRecord(TypedDict):
+    """A pure function."""
+
+    file: str
+    inputs: Annotated[list[InputRecord], "What is fed besides the state."]
+    state: Annotated[list[str], "The tensors of the state that it takes, by name."]
+    outputs: list[ValueRecord]
+
+
+class TensorRecord(TypedDict):
+    """A tensor of the state."""
+
+    name: Annotated[str, "Its name as an input, and in the safetensors file."]
+    next: Annotated[str, "The output of the step that is fed as `name` to the next one."]
+    role: Annotated[Role, "What an optimizer remembers is of no use but to train on."]
+    type: Annotated[str, Keywords(enum=[*safetensors.TYPES])]
+    shape: list[Count]
+    file: Annotated[str, "Its bytes in C order, little-endian, and nothing else."]
+
+
+class StateRecord(TypedDict):
+    """The state to begin with."""
+
+    safetensors: Annotated[str, "The state to begin with, in one file."]
+    tensors: list[TensorRecord]
+
+
+class KitDocument(TypedDict):
+    """The parts of a kit: names, types and roles of what goes in and out."""
+
+    model: ModelRecord
+    loss: Annotated[str | None, "The output of step and eval that holds the loss."]
+    optimizer: Annotated[OptimizerRecord, Keywords(additionalProperties=True)]
+    lora: Annotated[
+        list[Adapter],
+        "Adapters, of which merging makes weights: their tensors are part of the state.",
+    ]
+    locations: Annotated[
+        dict[str, Location],
+        "Where tensors of the state belong in the model that are none there by name.",
+    ]
+    plan: Annotated[
+        PlanRecord | None,
+        "The memory plan that the step follows; null where it keeps everything.",
+    ]
+    onnxruntime: Annotated[
+        dict[str, object],
+        "Options of a session of stock onnxruntime that keep the plan, as its Python interface "
+        "calls them.",
+    ]
+    step: Annotated[InterfaceRecord, "A whole training step: a pure function."]
+    eval: Annotated[InterfaceRecord, "The forward model and its loss, in inference form."]
+    state: StateRecord
 
 
 @dataclass(frozen=True)
@@ -44,25 +150,25 @@ class Manifest:
         return self.folder / self.model
 
 
-def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> Document:
+def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> KitDocument:
     """The manifest of a kit that lies in a folder.
 
     `options` are those of stock onnxruntime that keep the memory plan of the step.
     """
     info = TrainingInfo.of(parts.step)
     told = {} if info.optimizer is None else info.optimizer.document()
+    optimizer = {"name": told.pop("name"), "learning_rate": told.pop("lr"), **told}
     names = [tensor.name for tensor in parts.state]
     return {
-        "schema_version": SCHEMA_VERSION,
         "model": {
             "file": Path(os.path.relpath(parts.source, folder)).as_posix(),
             "sha256": digest(parts.source),
         },
         "loss": info.loss,
-        "optimizer": {"name": told.pop("name"), "learning_rate": told.pop("lr"), **told},
-        "lora": [asdict(adapter) for adapter in info.lora],
-        "locations": {name: asdict(place) for name, place in info.locations.items()},
-        "plan": None if info.plan is None else dict(info.plan),
+        "optimizer": cast("OptimizerRecord", optimizer),
+        "lora": list(info.lora),
+        "locations": dict(info.locations),
+        "plan": cast("PlanRecord | None", info.plan),
         "onnxruntime": dict(options),
         "step": _interface(STEP, parts.step, names),
         "eval": _interface(EVALUATION, parts.evaluation, names),
@@ -83,29 +189,30 @@ def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> Document
     }
 
 
-def _interface(file: str, model: ir.Model, state_names: Sequence[str]) -> Document:
+def _interface(file: str, model: ir.Model, state_names: Sequence[str]) -> InterfaceRecord:
     """What a model takes besides the state, which of the state it takes, and what it returns."""
     known = set(state_names)
     defaults = TrainingInfo.of(model).defaults
     given = [v for v in model.graph.inputs if v.name not in known and not v.is_initializer()]
     return {
         "file": file,
-        "inputs": [
-            _described(v) | ({"default": defaults[v.name or ""]} if v.name in defaults else {})
-            for v in given
-        ],
+        "inputs": [_described(v, defaults) for v in given],
         "state": [v.name for v in model.graph.inputs if v.name in known],
-        "outputs": [_described(v) for v in model.graph.outputs],
+        "outputs": [_described(v, {}) for v in model.graph.outputs],
     }
 
 
-def _described(value: ir.Value) -> Document:
-    """Name, type and shape; a size that is open is a text, one that nobody knows null."""
+def _described(value: ir.Value, defaults: Mapping[str, Any]) -> InputRecord:
+    """Name, type and shape, and the value to feed where there is a default."""
     shape = None
     if value.shape is not None:
         shape = [d if isinstance(d, int) else d.value for d in value.shape]
     dtype = None if value.dtype is None else value.dtype.numpy().name
-    return {"name": value.name, "type": dtype, "shape": shape}
+    name = value.name or ""
+    found: InputRecord = {"name": name, "type": dtype, "shape": shape}
+    if name in defaults:
+        found["default"] = defaults[name]
+    return found
 
 
 def digest(path: Path) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from gradtool.arguments import checked
 from gradtool.errors import UsageError
@@ -24,7 +25,7 @@ class Kit:
     """A kit that was written: its `folder`, its `manifest`, and the bytes of all files (`size`)."""
 
     folder: Path
-    manifest: manifest.Document
+    manifest: dict[str, Any]
     size: int
 
 
@@ -74,11 +75,12 @@ def write_kit(
             )  # fmt: skip
         _write_state(parts, made)
         options = _options(made / manifest.STEP)
-        told = manifest.document(parts, target, options)
-        text = json.dumps(told, indent=1, allow_nan=False)
+        numbered = {"schema_version": manifest.SCHEMA_VERSION}
+        told = {**numbered, **manifest.document(parts, target, options)}
+        text = json.dumps(told, indent=1, allow_nan=False, default=asdict)
         (made / manifest.FILE).write_text(f"{text}\n", encoding="ascii")
         size = sum(each.stat().st_size for each in made.rglob("*") if each.is_file())
-        return Kit(Path(folder), told, size)
+        return Kit(Path(folder), json.loads(text), size)
 
     return folders.put(target, fill, _is_of_a_kit)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
@@ -99,11 +99,14 @@ def renewed(program: Program, step: Step) -> Step | None:
     )
 
 
+Provider = Literal["numpy", "native", "cupy"]
+
+
 class Choice(NamedTuple):
     """What runs a step: numpy, CuPy or native, by which method, how its images lie, and why."""
 
     step: Step
-    provider: native.Kernels
+    provider: Provider
     method: str
     layout: str
     why: str
@@ -111,7 +114,7 @@ class Choice(NamedTuple):
 
 def choices(program: Program) -> Iterator[Choice]:
     """What runs each step of a program, in order."""
-    others: native.Kernels = "cupy" if program.grain == DEVICE else "numpy"
+    others: Provider = "cupy" if program.grain == DEVICE else "numpy"
     for step in program.steps:
         method = ""
         if step.is_native:
@@ -125,7 +128,7 @@ def choices(program: Program) -> Iterator[Choice]:
         images = [v for v in touched if _is_image(v)]
         laid = ["channels last"] * any(v.channels_last for v in images)
         laid += ["rows"] * any(not v.channels_last for v in images)
-        provider = "native" if step.is_native else others
+        provider: Provider = "native" if step.is_native else others
         yield Choice(step, provider, method, " and ".join(laid), why)
 
 

@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Annotated, Any, NotRequired, TypedDict, get_args
 
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_number, is_text, read_document, write_document
 from gradtool.ops.native import Kernels
+from gradtool.text.json_schema import Amount, Positive
 
 SCHEMA_VERSION = 1
 REPEATS = 5
@@ -22,7 +23,21 @@ class Timed:
     """The operator of a node and the seconds of one run of it."""
 
     op: str
-    seconds: float
+    seconds: Annotated[Amount, "The median."]
+
+
+class ProfileDocument(TypedDict):
+    """The time of every node that runs."""
+
+    kernels: NotRequired[
+        Annotated[
+            Kernels | None,
+            "What was measured; exact: native kernels with exact convolutions. "
+            "Older files do not say.",
+        ]
+    ]
+    repeats: Positive
+    nodes: Annotated[dict[str, Timed], "By the name of the node."]
 
 
 @dataclass(frozen=True)
@@ -43,12 +58,10 @@ def save(found: Profile, path: str | os.PathLike[str], *, force: bool = False) -
     Raises:
         UsageError: the file exists without `force`, or cannot be written.
     """
-    nodes = {name: {"op": t.op, "seconds": t.seconds} for name, t in found.nodes.items()}
-    document = {
-        "schema_version": SCHEMA_VERSION, "kernels": found.kernels, "repeats": found.repeats,
-        "nodes": nodes,
+    document: ProfileDocument = {
+        "kernels": found.kernels, "repeats": found.repeats, "nodes": dict(found.nodes),
     }  # fmt: skip
-    write_document(document, path, force=force)
+    write_document({"schema_version": SCHEMA_VERSION, **document}, path, force=force)
 
 
 def load(path: str | os.PathLike[str]) -> Profile:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated, TypedDict
 
 from gradtool.reports.plans import TITLES
+from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
+from gradtool.workloads.records import PlannedFor
 
 NOTE = (
     "each batch is planned anew; recompute optimal computes no more again than one forward pass, "
     "and its batch may be up to 4 % too small"
 )
+
+
+class BatchesDocument(TypedDict):
+    """The largest batch that fits into a memory."""
+
+    model: str
+    memory_bytes: Count
+    kernels: PlannedFor
+    optimizer: str
+    max_batch: Annotated[dict[str, Count], "By plan; 0 where not even one fits."]
 
 
 def batches_table(found: Mapping[str, int], memory: int) -> Table:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
+from gradtool.comparison import Part
 from gradtool.comparison.metrics import METRICS
 from gradtool.reports.memory import left_out
+from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_count, format_percent
@@ -17,6 +19,39 @@ if TYPE_CHECKING:
     from gradtool.comparison import Comparison, Moved
 
 COUNTED = ("node",)  # parts that are numbers of runs, not bytes
+
+
+class MovedRecord(TypedDict):
+    """A number before and now."""
+
+    name: str
+    before: Annotated[Count | None, "Null where this side has no such thing."]
+    now: Annotated[Count | None, "Null where this side has no such thing."]
+    moved: Annotated[int, "How much more it is now."]
+    why: NotRequired[Annotated[str, "Of a tensor: what is different about it."]]
+
+
+class ComparisonRecord(TypedDict):
+    """Two sides: bytes, but for the metrics and parts that count things."""
+
+    before: str
+    now: str
+    totals: Annotated[
+        list[MovedRecord], "Metrics of the whole step that both sides have, as in gradtool check."
+    ]
+    parts: Annotated[
+        dict[Part, list[MovedRecord]],
+        "What both sides know, and of it what moved, the most first: bytes at the peak step, of "
+        "a node how many times it runs again.",
+    ]
+    renamed_tensors: Count
+    unknown: Annotated[list[str], "What is not compared, and why."]
+
+
+class CompareDocument(TypedDict):
+    """Movements between models, plans or reports."""
+
+    comparisons: list[ComparisonRecord]
 
 
 def totals_table(found: Comparison) -> Table:
@@ -43,7 +78,7 @@ def totals_table(found: Comparison) -> Table:
     )
 
 
-def part_table(found: Comparison, part: str, top: int) -> Table:
+def part_table(found: Comparison, part: Part, top: int) -> Table:
     """The `top` largest movements of a part; tensors with what is different about them."""
     rows = found.parts[part]
     rest = rows[top:]
@@ -87,8 +122,8 @@ def closing_lines(found: Comparison) -> list[str]:
     return [*lines, left_out({side.kernels for side in sides}, updating=counted)]
 
 
-def comparison_json(found: Comparison) -> dict[str, Any]:
-    """What moved, for machines: bytes, but for the metrics and parts that count things."""
+def comparison_json(found: Comparison) -> ComparisonRecord:
+    """What moved, for machines."""
     return {
         "before": found.before.name,
         "now": found.now.name,
@@ -99,21 +134,19 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
     }
 
 
-_TITLES = {"region": "region at peak", "operator": "operator at peak",
+_TITLES: Mapping[Part, str] = {"region": "region at peak", "operator": "operator at peak",
            "tensor": "tensor at peak", "node": "node that runs again"}  # fmt: skip
 
 
-def _rows_json(rows: Sequence[Moved]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": row.name,
-            "before": row.before,
-            "now": row.now,
-            "moved": row.delta,
-            **({"why": row.why} if row.why else {}),
-        }
-        for row in rows
-    ]
+def _rows_json(rows: Sequence[Moved]) -> list[MovedRecord]:
+    return [_row_json(row) for row in rows]
+
+
+def _row_json(row: Moved) -> MovedRecord:
+    found: MovedRecord = {
+        "name": row.name, "before": row.before, "now": row.now, "moved": row.delta,
+    }  # fmt: skip
+    return {**found, "why": row.why} if row.why else found
 
 
 def _amounts(row: Moved, *, counted: bool) -> tuple[str, str, str]:

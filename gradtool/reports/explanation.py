@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from gradtool.planning.plan import Region
     from gradtool.planning.recompute.value_facts import Again, Facts
 
-SCHEMA_VERSION = 1
 MOST = 12  # readers, values and steps that are listed by name
 NOUNS: Mapping[Region, str] = MappingProxyType(
     {
@@ -40,9 +39,7 @@ def lines(facts: Facts) -> list[str]:
 
 def document(facts: Facts) -> dict[str, Any]:
     """The same for machines: steps count from 0, sizes are bytes."""
-    found = asdict(facts)
-    found["why"] = facts.why.value if facts.why else None
-    return {"schema_version": SCHEMA_VERSION, **found}
+    return {**asdict(facts), "why": facts.why.value if facts.why else None}
 
 
 def _what(facts: Facts) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from gradtool.program.native import kernels_of
+from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
-from gradtool.workloads.proofs import percent, points, proof_json
+from gradtool.workloads.proofs import ProofRecord, percent, points, proof_json
+from gradtool.workloads.records import Dims, PlannedFor
 
 if TYPE_CHECKING:
     from gradtool.planning.plan import Plan
@@ -18,6 +20,23 @@ if TYPE_CHECKING:
 
 WIDTH = 50  # cells of the longest bar
 PROVEN, OPEN = "#", "+"
+
+
+class PointRecord(ProofRecord):
+    """A plan within a budget, and the bytes of its arena."""
+
+    peak_bytes: Count
+
+
+class FrontierDocument(TypedDict):
+    """The least work of each budget; peaks and budgets are of the arena, state aside."""
+
+    model: str
+    kernels: PlannedFor
+    dims: Dims
+    keep_bytes: Annotated[Count, "The peak of keeping everything."]
+    optimizer_bytes: Annotated[Count, "State of the optimizer, beside the peaks and budgets."]
+    points: Annotated[list[PointRecord], "Budgets rise."]
 
 
 def frontier_table(
@@ -88,8 +107,8 @@ def plot(found: Sequence[Planned], state: int = 0) -> list[str]:
 
 def frontier_json(
     found: Sequence[Planned], kept: Plan, model: str, dims: Mapping[str, int], state: int = 0
-) -> dict[str, Any]:
-    """The frontier for machines; `peak_bytes` and budgets are of the arena, state aside."""
+) -> FrontierDocument:
+    """The frontier for machines."""
     return {
         "model": model,
         "kernels": kernels_of(kept.program),

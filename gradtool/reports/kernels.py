@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 from gradtool.program import Program
-from gradtool.program.native import Choice, choices
+from gradtool.program.native import Choice, Provider, choices
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 
-SCHEMA_VERSION = 1
+
+class StepRecord(TypedDict):
+    """The kernel of a step."""
+
+    node: Annotated[str, "Empty where a node has no name."]
+    nodes: Annotated[
+        list[str], "The nodes that run as this step, in order; the last gives it its name."
+    ]
+    operator: str
+    provider: Provider
+    method: Annotated[str, "How a native kernel computes, where there are several ways."]
+    layout: Annotated[str, "How the images of the step lie; empty where it has none."]
+    why: str
+
+
+class KernelsDocument(TypedDict):
+    """The kernels of a program, step by step."""
+
+    steps: Annotated[list[StepRecord], "In running order."]
 
 
 def kernels_table(program: Program) -> Table:
@@ -25,9 +43,9 @@ def kernels_table(program: Program) -> Table:
     )
 
 
-def kernels_json(program: Program) -> dict[str, Any]:
+def kernels_json(program: Program) -> KernelsDocument:
     """The same for machines."""
-    steps = [
+    steps: list[StepRecord] = [
         {
             "node": choice.step.name,
             "nodes": list(choice.step.names),
@@ -39,7 +57,7 @@ def kernels_json(program: Program) -> dict[str, Any]:
         }
         for choice in choices(program)
     ]
-    return {"schema_version": SCHEMA_VERSION, "steps": steps}
+    return {"steps": steps}
 
 
 def _row(choice: Choice) -> tuple[str, ...]:

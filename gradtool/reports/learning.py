@@ -4,16 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 
-SCHEMA_VERSION = 1
 LAST = 20  # steps of which the last loss is the mean
 LINEAR = frozenset({"learning rate"})  # curves that go to nothing
 
 Point = tuple[int, float | None]  # a step, from 1, and a number; None where it was not finite
+
+
+class RunRecord(TypedDict):
+    """A training."""
+
+    run: Annotated[str, "The folder that gradtool train wrote."]
+    steps: int
+    epochs: int
+    skipped: Annotated[
+        int, "Steps that updated nothing, because a gradient was infinite at a loss scale."
+    ]
+    last_loss: Annotated[float | None, f"The mean of the last {LAST} steps."]
+    curves: Annotated[
+        dict[str, list[Point]],
+        "By name, pairs of a step, from 1, and a number, null where it was not finite.",
+    ]
+
+
+class RunsDocument(TypedDict):
+    """Trainings by their journals."""
+
+    runs: list[RunRecord]
+    written: Annotated[dict[str, int], "Bytes of the files that were written, by path."]
 
 
 @dataclass
@@ -102,19 +124,19 @@ def points_table(runs: Sequence[Run]) -> Table:
     )
 
 
-def runs_json(runs: Sequence[Run]) -> dict[str, Any]:
-    """All there is, for machines: numbers that are not finite are null."""
-    return {"schema_version": SCHEMA_VERSION, "runs": [_run_json(run) for run in runs]}
+def runs_json(runs: Sequence[Run], written: Mapping[str, int]) -> RunsDocument:
+    """All there is, for machines; `written` are bytes by path."""
+    return {"runs": [_run_json(run) for run in runs], "written": dict(written)}
 
 
-def _run_json(run: Run) -> dict[str, Any]:
+def _run_json(run: Run) -> RunRecord:
     return {
         "run": run.name,
         "steps": run.steps,
         "epochs": run.epochs,
         "skipped": run.skipped,
         "last_loss": run.last,
-        "curves": {name: [list(p) for p in points] for name, points in run.curves().items()},
+        "curves": run.curves(),
     }
 
 

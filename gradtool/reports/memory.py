@@ -7,26 +7,80 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from gradtool.planning.breakdown import FRAGMENTATION, module
-from gradtool.planning.plan import TEMPORARIES
+from gradtool.planning.plan import TEMPORARIES, Region
 from gradtool.program.native import kernels_of
+from gradtool.reports.savings import SavingRecord
+from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.names import escape
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent
 from gradtool.workloads.names import FLAGS, KERNELS
+from gradtool.workloads.records import Dims, PlannedFor
 
 if TYPE_CHECKING:
     from gradtool.ops.native import Kernels
-    from gradtool.planning.plan import Buffer, Plan, Region
+    from gradtool.planning.plan import Buffer, Plan
 
-SCHEMA_VERSION = 1
 BESIDE: tuple[Region, ...] = ("activations", TEMPORARIES, "parameters", "gradients")
 SHORT: Mapping[Region, str] = {TEMPORARIES: "temporaries"}  # where there is little room
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = " .,-=+*#"
+
+
+class AliveRecord(TypedDict):
+    """A buffer, from its first step to its last; a workspace has neither shape nor dtype."""
+
+    name: Annotated[str, "The value that lies there at the peak step."]
+    also: Annotated[list[str], "Other values that lie in its place, before or after."]
+    op: Annotated[str | None, "Null where no step computes it."]
+    module: str | None
+    region: Region
+    shape: list[Count] | None
+    dtype: str | None
+    bytes: Count
+    first: Count
+    last: Count
+
+
+class PlanRecord(TypedDict):
+    """A plan: sizes are integers in bytes, steps count from 0."""
+
+    model: str
+    plan: str
+    kernels: PlannedFor
+    dims: Dims
+    peak_bytes: Annotated[Count, "The arena: all that a step needs."]
+    load_bytes: Annotated[Count, "The most that is alive at once."]
+    adapted_bytes: Annotated[Count, "The largest temporary outside of the arena."]
+    total_bytes: Annotated[Count, "The arena and the largest temporary outside of it."]
+    peak_step: Annotated[Count, "Counted from 0."]
+    steps: Count
+    regions: Annotated[
+        dict[str, Count],
+        "Bytes at the peak step by region; with gap_bytes they add up to peak_bytes.",
+    ]
+    gap_bytes: Count
+    alive: Annotated[list[AliveRecord], "Everything held at the peak step, largest first."]
+
+
+class ModelRecord(PlanRecord):
+    """Memory of a model where everything is kept."""
+
+    assumed: Annotated[dict[str, int], "Sizes that nobody gave."]
+    unsized: Annotated[
+        dict[str, int], "Results whose size depends on data, counted by operator: in no plan."
+    ]
+    savings: list[SavingRecord]
+
+
+class ReportDocument(TypedDict):
+    """Memory of models."""
+
+    models: list[ModelRecord]
 
 
 def footer(plans: Sequence[Plan]) -> str:
@@ -143,16 +197,10 @@ def plans_table(plans: Sequence[Plan], names: Sequence[str]) -> Table:
     )
 
 
-def plan_json(plan: Plan, model_name: str, dims: Mapping[str, int]) -> dict[str, Any]:
-    """The plan for machines: sizes are integers in bytes, steps count from 0.
-
-    At the peak step, `regions` and `gap_bytes` add up to `peak_bytes`, and `alive` is everything
-    held, largest first; `shape` and `dtype` are null for a workspace and where they are unknown,
-    `op` and `module` where no step computes it.  `also` are values that lie there at other times.
-    """
+def plan_json(plan: Plan, model_name: str, dims: Mapping[str, int]) -> PlanRecord:
+    """The plan for machines."""
     parts = _parts(plan)
     return {
-        "schema_version": SCHEMA_VERSION,
         "model": model_name,
         "plan": plan.name,
         "kernels": kernels_of(plan.program),
@@ -197,7 +245,7 @@ def _alive_row(plan: Plan, buffer: Buffer) -> tuple[str, ...]:
     )
 
 
-def _alive_json(plan: Plan, buffer: Buffer) -> dict[str, Any]:
+def _alive_json(plan: Plan, buffer: Buffer) -> AliveRecord:
     spec, maker = plan.spec(buffer), plan.maker(buffer)
     return {
         "name": buffer.name,

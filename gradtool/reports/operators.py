@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from gradtool.graph import composites, walk
 from gradtool.graph.families import full_name, split_name
@@ -12,13 +12,13 @@ from gradtool.graph.predicates import may_be_float
 from gradtool.operators import conventions
 from gradtool.ops import gradients, kernels
 from gradtool.reports import facts
+from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-SCHEMA_VERSION = 1
 Has = Literal["yes", "zero", "body", "no", "-"]
 
 LEGEND = "zero: the derivative is zero by definition.  body: by its body of standard operators"
@@ -32,31 +32,36 @@ USE_LEGEND = "-: not needed here"
 
 @dataclass(frozen=True)
 class Entry:
-    """An operator that is registered; versions are opsets, `in_place` numbers of inputs.
+    """An operator that is registered; versions are opsets."""
 
-    `kept` names what the gradient reads of the forward pass, None where that is not known.
-    """
-
-    op: str
-    gradient: Has
-    gradient_since: tuple[int, ...]
+    operator: str
+    gradient: Literal["yes", "zero", "body", "no"]
+    gradient_since: tuple[Count, ...]
     kernel: Literal["arena", "simple", "body", "no"]
-    kernel_since: tuple[int, ...]
-    in_place: tuple[int, ...]
-    opsets: tuple[int, ...]
-    onnxruntime: facts.Runs
+    kernel_since: tuple[Count, ...]
+    in_place_inputs: tuple[Count, ...]
+    opsets: Annotated[tuple[Count, ...], "Versions of the standard that define it anew."]
+    onnxruntime: Annotated[facts.Runs, "Whether the stock one runs it on the CPU."]
     cuda: Literal["cupy", "host", "no"]
     types: str
-    kept: tuple[str, ...] | None
-    conventions: tuple[str, ...]
+    kept: Annotated[
+        tuple[str, ...] | None, "What the gradient reads of forward; null where it is not known."
+    ]
+    conventions: Annotated[tuple[str, ...], "What is chosen where mathematics leaves a choice."]
+
+
+class RegisteredDocument(TypedDict):
+    """All operators."""
+
+    operators: Sequence[Entry]
 
 
 @dataclass(frozen=True)
 class Use:
     """An operator that a model has, and whether it can be differentiated and run."""
 
-    op: str
-    nodes: int
+    operator: str
+    nodes: Count
     first_node: str
     gradient: Has
     kernel: Has
@@ -65,6 +70,13 @@ class Use:
     def lacks(self) -> bool:
         """Whether something is missing."""
         return "no" in (self.gradient, self.kernel)
+
+
+class UsesDocument(TypedDict):
+    """The operators of a model."""
+
+    model: Annotated[str, "The model whose operators these are; absent where all are listed."]
+    operators: Sequence[Use]
 
 
 def registered() -> list[Entry]:
@@ -90,7 +102,7 @@ def uses(model: ir.Model) -> list[Use]:
     for node in walk.nodes(model.graph):
         groups.setdefault(full_name(node.domain, node.op_type), []).append(node)
     rows = [_use(model, op, nodes, needing) for op, nodes in groups.items()]
-    return sorted(rows, key=lambda row: (-row.nodes, row.op))
+    return sorted(rows, key=lambda row: (-row.nodes, row.operator))
 
 
 def registered_table(entries: Sequence[Entry], *, full: bool = False) -> Table:
@@ -108,7 +120,7 @@ def registered_table(entries: Sequence[Entry], *, full: bool = False) -> Table:
 
 def _cells(entry: Entry) -> tuple[str, ...]:
     return (
-        entry.op,
+        entry.operator,
         entry.gradient,
         entry.kernel,
         entry.onnxruntime,
@@ -120,7 +132,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
 def _more_cells(entry: Entry) -> tuple[str, ...]:
     return (
         _since(entry),
-        "yes" if entry.in_place else "",
+        "yes" if entry.in_place_inputs else "",
         _numbers(entry.opsets),
         entry.types,
         "; ".join(entry.conventions),
@@ -143,46 +155,9 @@ def uses_table(rows: Sequence[Use]) -> Table:
             Column("kernel"),
             Column("first node", kind="name"),
         ),
-        rows=tuple((r.op, str(r.nodes), r.gradient, r.kernel, r.first_node) for r in rows),
+        rows=tuple((r.operator, str(r.nodes), r.gradient, r.kernel, r.first_node) for r in rows),
         footer=f"{LEGEND}\n{USE_LEGEND}",
     )
-
-
-def registered_json(entries: Sequence[Entry]) -> dict[str, Any]:
-    """The same for machines."""
-    operators = [
-        {
-            "operator": entry.op,
-            "gradient": entry.gradient,
-            "gradient_since": list(entry.gradient_since),
-            "kernel": entry.kernel,
-            "kernel_since": list(entry.kernel_since),
-            "in_place_inputs": list(entry.in_place),
-            "opsets": list(entry.opsets),
-            "onnxruntime": entry.onnxruntime,
-            "cuda": entry.cuda,
-            "types": entry.types,
-            "kept": None if entry.kept is None else list(entry.kept),
-            "conventions": list(entry.conventions),
-        }
-        for entry in entries
-    ]
-    return {"schema_version": SCHEMA_VERSION, "operators": operators}
-
-
-def uses_json(rows: Sequence[Use], source: str) -> dict[str, Any]:
-    """The same for machines."""
-    operators = [
-        {
-            "operator": row.op,
-            "nodes": row.nodes,
-            "first_node": row.first_node,
-            "gradient": row.gradient,
-            "kernel": row.kernel,
-        }
-        for row in rows
-    ]
-    return {"schema_version": SCHEMA_VERSION, "model": source, "operators": operators}
 
 
 def _entry(name: str, *, composite: bool) -> Entry:
@@ -191,12 +166,12 @@ def _entry(name: str, *, composite: bool) -> Entry:
     missing: Literal["body", "no"] = "body" if composite else "no"
     style: Literal["simple", "arena"] = "simple" if any(k.allocating for k in found) else "arena"
     return Entry(
-        op=name,
+        operator=name,
         gradient=("zero" if rules[-1].zero else "yes") if rules else missing,
         gradient_since=tuple(rule.since for rule in rules),
         kernel=style if found else missing,
         kernel_since=tuple(kernel.since for kernel in found),
-        in_place=tuple(sorted({i for kernel in found for i in kernel.may_inplace})),
+        in_place_inputs=tuple(sorted({i for kernel in found for i in kernel.may_inplace})),
         opsets=facts.opsets(name),
         onnxruntime=facts.onnxruntime(name),
         cuda=facts.cuda(found),
@@ -292,7 +267,7 @@ def page() -> str:
     """`docs/operators.md`."""
     from gradtool.text.table import markdown
 
-    entries = [e for e in registered() if split_name(e.op)[0] != composites.DOMAIN]
+    entries = [e for e in registered() if split_name(e.operator)[0] != composites.DOMAIN]
     table = registered_table(entries, full=True)
     bare = Table(table.columns, table.rows)
     return PAGE.format(

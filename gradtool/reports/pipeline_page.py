@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from gradtool.planning.pipeline import Drawn
 from gradtool.reports.pictures import across, marks_across, picture, pictures_page, shown
-from gradtool.reports.stages import Interval, Pipeline, Turn, said, stages_table
+from gradtool.reports.stages import Interval, Pipeline, said, stages_table
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_seconds
@@ -66,7 +67,7 @@ def _names(found: Pipeline, height: int) -> str:
     )
 
 
-def _box(said: str, kind: str, part: Turn | Interval, end: float) -> str:
+def _box(said: str, kind: str, part: Drawn | Interval, end: float) -> str:
     width = max((part.end - part.start) / end, LEAST)
     return (
         f'<rect class="{STYLES.get(kind, "run3")}" x="{across(part.start / end)}" '
@@ -75,7 +76,7 @@ def _box(said: str, kind: str, part: Turn | Interval, end: float) -> str:
     )
 
 
-def _number(turn: Turn, end: float) -> str:
+def _number(turn: Drawn, end: float) -> str:
     width = (turn.end - turn.start) / end
     if width < WIDE:
         return ""
@@ -88,7 +89,7 @@ def _number(turn: Turn, end: float) -> str:
 
 def _numbers(found: Pipeline) -> Table:
     """What is drawn, stage by stage in time."""
-    parts: list[tuple[Turn | Interval, str]] = [
+    parts: list[tuple[Drawn | Interval, str]] = [
         (turn, f"{turn.phase} of micro-batch {turn.micro_batch}") for turn in found.turns
     ]
     parts += [(each, BESIDE[each.what]) for each in found.beside]
@@ -101,12 +102,12 @@ def _numbers(found: Pipeline) -> Table:
 
 
 def _memory(found: Pipeline) -> str:
-    most = max((each.peak for each in found.stages), default=0) or 1
+    most = max((each.peak_bytes for each in found.stages), default=0) or 1
     drawn = []
     for n, each in enumerate(found.stages):
         below = 0
         for name in HELD:
-            size = getattr(each, name)
+            size = getattr(each, f"{name}_bytes")
             drawn.append(
                 f'<rect class="{STYLES[name]}" x="{across(below / most)}" y="{BAR * n + 4}" '
                 f'width="{across(size / most)}" height="{BAR - 8}"><title>{name}: '

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from gradtool.planning.breakdown import activation_bytes, held
 from gradtool.program.native import kernels_of
 from gradtool.reports.memory import footer, summary, timeline
+from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent
 from gradtool.workloads.names import LIGHT, REORDER
-from gradtool.workloads.proofs import proof_json
+from gradtool.workloads.proofs import ProofRecord, proof_json
+from gradtool.workloads.records import Dims, PlannedFor
 
 if TYPE_CHECKING:
     from gradtool.planning.plan import Plan
     from gradtool.planning.search.proof import Proof
     from gradtool.workloads.planned import Planned
 
-SCHEMA_VERSION = 1
 TITLES = {
     "keep": "keep everything",
     "reorder": "reorder only",
@@ -33,6 +34,45 @@ TITLES = {
     LIGHT: "optimal within 5 % work",
 }
 WIDTH = 78  # columns of the two timelines together
+
+
+class PlanRecord(TypedDict):
+    """A plan beside keeping everything."""
+
+    plan: str
+    peak_bytes: Count
+    load_bytes: Count
+    total_bytes: Count
+    activation_bytes: Count
+    saved_percent: float
+    extra_flops: int | None
+    extra_flops_percent: float | None
+    max_batch: int | None
+    steps: Count
+    peak_step: Count
+    lower_bound_bytes: Count
+    proof: ProofRecord | None
+    parts: NotRequired[Annotated[dict[str, Count], "With --by: bytes at the peak step."]]
+
+
+class PlansDocument(TypedDict):
+    """The plans of a model; sizes are bytes."""
+
+    model: str
+    kernels: PlannedFor
+    dims: Dims
+    notes: list[str]
+    plans: list[PlanRecord]
+    written: NotRequired[
+        Annotated[str | dict[str, Count], "The file written; of report, bytes by file."]
+    ]
+    bytes: NotRequired[Count]
+
+
+class ModelsDocument(TypedDict):
+    """The plans of several models."""
+
+    models: list[PlansDocument]
 
 
 @dataclass(frozen=True)
@@ -189,8 +229,8 @@ def unknown_line(rows: Sequence[Row]) -> str:
 
 def plans_json(
     rows: Sequence[Row], dims: Mapping[str, int], notes: Sequence[str] = (), *, by: str = "plan"
-) -> dict[str, Any]:
-    """The plans of a model for machines; sizes in bytes.
+) -> PlansDocument:
+    """The plans of a model for machines.
 
     `by` an operator, phase, module or tensor, each plan has the `parts` that it holds at its peak.
     """
@@ -201,13 +241,14 @@ def plans_json(
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "notes": list(notes),
         "plans": [
-            _plan_json(row, kept) | ({} if by == "plan" else {"parts": held(row.plan, by)})
+            each if by == "plan" else {**each, "parts": held(row.plan, by)}
             for row in rows
+            for each in (_plan_json(row, kept),)
         ],
     }
 
 
-def _plan_json(row: Row, kept: Row) -> dict[str, Any]:
+def _plan_json(row: Row, kept: Row) -> PlanRecord:
     plan = row.plan
     share = row.extra_share
     return {

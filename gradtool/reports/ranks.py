@@ -3,48 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypedDict
 
+from gradtool.text.json_schema import Amount, Count, Keywords, Positive
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_seconds
+from gradtool.workloads.records import PlannedFor
 
-SCHEMA_VERSION = 1
+Sharding = Literal["none", "optimizer", "gradients"]
 
 
-class Layout(Protocol):
-    """What one rank takes; see `gradtool.training.layouts.RankLayout`."""
+class Setup(TypedDict):
+    """A training and its link."""
 
-    @property
-    def shard(self) -> str: ...
-    @property
-    def parameters(self) -> int: ...
-    @property
-    def gradients(self) -> int: ...
-    @property
-    def state(self) -> int: ...
-    @property
-    def rest(self) -> int: ...
-    @property
-    def peak(self) -> int: ...
-    @property
-    def sent(self) -> int: ...
-    @property
-    def computing(self) -> float: ...
-    @property
-    def sending(self) -> float: ...
-    @property
-    def step(self) -> float: ...
+    optimizer: str
+    kernels: PlannedFor
+    micro_batches: Positive
+    link_bytes_per_second: Amount
+    latency_seconds: Amount
+    cost: Annotated[str, "Where the time of nodes is from."]
+
+
+class RanksRecord(Setup):
+    """The training of a model on ranks."""
+
+    model: str
+    ranks: Annotated[int, Keywords(minimum=2)]
+    dims: Annotated[dict[str, int], "Sizes that nobody gave, and what they were taken for."]
+
+
+@dataclass(frozen=True)
+class RankLayout:
+    """One rank: bytes of its arena by what they are for, and seconds of a step."""
+
+    shard: Annotated[Sharding, "What ranks have parts of in place of all."]
+    parameters_bytes: Count
+    gradients_bytes: Annotated[Count, "The sums of gradients."]
+    state_bytes: Annotated[Count, "The state of the optimizer that a rank holds."]
+    rest_bytes: Annotated[Count, "Everything else that a step holds at once."]
+    peak_bytes: Annotated[Count, "The bytes of a rank's arena: the four before together."]
+    sent_bytes: Annotated[Count, "What a rank sends in a step."]
+    computing_seconds: Annotated[Amount, "Without waiting for others."]
+    sending_seconds: Annotated[Amount, "Of all that goes over the link."]
+    step_seconds: Annotated[Amount, "With what backward covers of that."]
+
+
+class RanksDocument(RanksRecord):
+    """The memory and the time of ranks, planned."""
+
+    layouts: Sequence[RankLayout]
 
 
 BYTES = ("parameters", "gradients", "state", "rest", "peak", "sent")
 SECONDS = ("computing", "sending", "step")
 
 
-def ranks_table(layouts: Sequence[Layout], title: str, footer: str) -> Table:
+def ranks_table(layouts: Sequence[RankLayout], title: str, footer: str) -> Table:
     """A row for each thing that a rank takes, a column for each way to shard."""
-    rows = [(name, *(format_bytes(getattr(each, name)) for each in layouts)) for name in BYTES] + [
-        (name, *(format_seconds(getattr(each, name)) for each in layouts)) for name in SECONDS
+    rows = [
+        (name, *(format_bytes(getattr(each, f"{name}_bytes")) for each in layouts))
+        for name in BYTES
+    ] + [
+        (name, *(format_seconds(getattr(each, f"{name}_seconds")) for each in layouts))
+        for name in SECONDS
     ]
     heads = ("all held" if each.shard == "none" else f"{each.shard} sharded" for each in layouts)
     return Table(
@@ -56,25 +79,7 @@ def ranks_table(layouts: Sequence[Layout], title: str, footer: str) -> Table:
 
 
 def ranks_json(
-    layouts: Sequence[Layout],
-    name: str,
-    ranks: int,
-    dims: Mapping[str, int],
-    how: Mapping[str, Any],
-) -> dict[str, Any]:
+    layouts: Sequence[RankLayout], name: str, ranks: int, dims: Mapping[str, int], how: Setup
+) -> RanksDocument:
     """The same as a document."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "model": name,
-        "ranks": ranks,
-        "dims": dict(dims),
-        **how,
-        "layouts": [
-            {
-                "shard": each.shard,
-                **{f"{key}_bytes": getattr(each, key) for key in BYTES},
-                **{f"{key}_seconds": getattr(each, key) for key in SECONDS},
-            }
-            for each in layouts
-        ],
-    }
+    return {"model": name, "ranks": ranks, "dims": dict(dims), **how, "layouts": layouts}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 
 from gradtool.exec.results import counted
 from gradtool.reports.memory import summary
+from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent, format_seconds
@@ -16,9 +17,56 @@ from gradtool.text.units import format_bytes, format_percent, format_seconds
 if TYPE_CHECKING:
     from gradtool.exec.results import Result
 
-SCHEMA_VERSION = 1
 SHOWN = 12
 BLOCK = 1 << 20  # elements
+
+
+class ArrayRecord(TypedDict):
+    """An array; its norm is text where it is nan or inf."""
+
+    shape: list[Count]
+    norm: float | str | None
+
+
+class MeasuredRecord(TypedDict):
+    """Bytes of a step as they were measured."""
+
+    peak_bytes: Count
+    arena_high_water_bytes: Annotated[Count, "The last byte of the arena that changed."]
+    outside_arena_bytes: Annotated[Count, "The most that was allocated beside the arena."]
+    retained_bytes: Annotated[int, "What was not freed after the step."]
+    dynamic_bytes: Annotated[Count, "Values whose sizes depend on data."]
+    step_seconds: float
+
+
+class RunDocument(TypedDict):
+    """A step that ran."""
+
+    device: str
+    loss: Annotated[
+        float | str | None, "Text where it is nan, inf or -inf; null where there is none."
+    ]
+    seconds: float
+    gradients: Annotated[dict[str, ArrayRecord], "By the name of the value."]
+    outputs: NotRequired[dict[str, ArrayRecord]]
+    planned_bytes: NotRequired[Count]
+    arena_bytes: NotRequired[Annotated[Count, "What was allocated for the step."]]
+    adapted_bytes: NotRequired[Count]
+    ort_peak_bytes: NotRequired[
+        Annotated[
+            Count,
+            "What onnxruntime took beside inputs and weights: the high-water mark of its process.",
+        ]
+    ]
+    ort_live_bytes: NotRequired[
+        Annotated[
+            Count, "The same with nothing held that is not in use: what was allocated at once."
+        ]
+    ]
+    ort_planned_bytes: NotRequired[
+        Annotated[Count, "What our executor is planned to take beside inputs and weights."]
+    ]
+    measured: NotRequired[MeasuredRecord]
 
 
 def gradients_table(result: Result, top: int = SHOWN) -> Table:
@@ -105,23 +153,16 @@ def run_lines(result: Result, where: str) -> list[str]:
     return lines
 
 
-def run_json(result: Result, where: str, *, fetched: bool = False) -> dict[str, Any]:
+def run_json(result: Result, where: str, *, fetched: bool = False) -> RunDocument:
     """The same for machines; bytes and seconds, and as text the numbers that JSON lacks."""
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
+    document: RunDocument = {
         "device": where,
         "loss": None if result.loss is None else _number(result.loss),
         "seconds": result.seconds,
-        "gradients": {
-            name: {"shape": list(array.shape), "norm": _number(_norm(array))}
-            for name, array in result.gradients.items()
-        },
+        "gradients": _arrays(result.gradients),
     }
     if fetched or not result.gradients:
-        document["outputs"] = {
-            name: {"shape": list(array.shape), "norm": _number(_norm(array))}
-            for name, array in result.outputs.items()
-        }
+        document["outputs"] = _arrays(result.outputs)
     if result.plan is not None:
         document["planned_bytes"] = result.plan.total
         document["arena_bytes"] = result.plan.peak
@@ -143,6 +184,13 @@ def run_json(result: Result, where: str, *, fetched: bool = False) -> dict[str, 
             "step_seconds": m.seconds,
         }
     return document
+
+
+def _arrays(found: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, ArrayRecord]:
+    return {
+        name: {"shape": list(array.shape), "norm": _number(_norm(array))}
+        for name, array in found.items()
+    }
 
 
 def _number(found: float) -> float | str:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, TypedDict
 
+from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
-
-if TYPE_CHECKING:
-    from gradtool.workloads.savings import Saving
+from gradtool.workloads.savings import Saving, Step
 
 TITLES = {"plain": "before", "masks": "masks", "hoisting": "hoisting"}
+
+
+class SavingRecord(TypedDict):
+    """A training graph with nothing done to it, with masks, or with hoisting as well."""
+
+    step: Step
+    crossing_bytes: Annotated[Count, "What backward keeps of forward."]
+    unsized: Annotated[Count, "Values of unknown size that cross as well."]
+    total_bytes: Annotated[Count | None, "The planned peak; null where sizes are open."]
+    moved: Annotated[dict[str, Count], "Nodes that forward computes for backward, by operator."]
+    asked: Annotated[Count, "Sizes that backward reads off values that it keeps anyway."]
 
 
 def table(rows: Sequence[Saving]) -> Table:
@@ -35,7 +45,7 @@ def moved(rows: Sequence[Saving]) -> bool:
     return any(row.moved or row.asked or row.residuals != first.residuals for row in others)
 
 
-def rows_json(rows: Sequence[Saving]) -> list[dict[str, Any]]:
+def rows_json(rows: Sequence[Saving]) -> list[SavingRecord]:
     """The rows for machines; sizes in bytes."""
     return [
         {

@@ -3,92 +3,125 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypedDict
 
+from gradtool.planning.pipeline import Drawn, Phase
+from gradtool.reports.ranks import BYTES, RanksRecord, Setup
+from gradtool.text.json_schema import Amount, Count, Keywords, Positive
 from gradtool.text.layout import Column
 from gradtool.text.names import escape, shorten
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_seconds
 
-SCHEMA_VERSION = 1
-BYTES = ("parameters", "gradients", "state", "rest", "peak", "sent")
-SECONDS = ("forward", "backward", "computing")
 NAME = 24  # characters
+Beside = Literal["given", "sums", "update", "parts"]
 
 
-class Turn(Protocol):
-    """A turn of a stage in time; see `gradtool.planning.pipeline.Drawn`."""
+@dataclass(frozen=True)
+class StageLayout:
+    """A rank of a stage: bytes of its arena by what they are for, and seconds of a step."""
 
-    @property
-    def stage(self) -> int: ...
-    @property
-    def phase(self) -> str: ...
-    @property
-    def micro_batch(self) -> int: ...
-    @property
-    def start(self) -> float: ...
-    @property
-    def end(self) -> float: ...
-
-
-class Interval(Protocol):
-    """What a stage does beside its turns; see `gradtool.training.stage_layouts.Interval`."""
-
-    @property
-    def stage(self) -> int: ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def start(self) -> float: ...
-    @property
-    def end(self) -> float: ...
+    stage: Count
+    first: Annotated[str, "The first forward node of the stage; none where it has none."]
+    last: str
+    in_flight: Annotated[Positive, "Micro-batches that have begun and not ended, at most."]
+    parameters_bytes: Count
+    gradients_bytes: Annotated[Count, "The sums of gradients."]
+    state_bytes: Annotated[Count, "The state of the optimizer that a rank holds."]
+    rest_bytes: Annotated[Count, "Everything else that a step holds at once."]
+    peak_bytes: Annotated[Count, "The bytes of a rank's arena: the four before together."]
+    sent_bytes: Annotated[
+        Count, "What a rank of it sends in a step, to other stages and to its replicas."
+    ]
+    forward_seconds: Annotated[Amount, "Of one micro-batch."]
+    backward_seconds: Annotated[Amount, "Of one micro-batch."]
+    computing_seconds: Annotated[Amount, "Of all micro-batches and of the updates."]
 
 
-class Stage(Protocol):
-    """What a rank of a stage takes; see `gradtool.training.stage_layouts.StageLayout`."""
+class TurnRecord(TypedDict):
+    """A turn of a stage in time."""
 
-    @property
-    def stage(self) -> int: ...
-    @property
-    def first(self) -> str: ...
-    @property
-    def last(self) -> str: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def peak(self) -> int: ...
+    stage: Count
+    phase: Phase
+    micro_batch: Count
+    start_seconds: Amount
+    end_seconds: Amount
 
 
-class Pipeline(Protocol):
-    """A training in stages; see `gradtool.training.stage_layouts.Pipeline`."""
+class BesideRecord(TypedDict):
+    """An interval of a stage beside its turns."""
 
-    @property
-    def stages(self) -> Sequence[Stage]: ...
-    @property
-    def replicas(self) -> int: ...
-    @property
-    def micro_batches(self) -> int: ...
-    @property
-    def shard(self) -> str: ...
-    @property
-    def turns(self) -> Sequence[Turn]: ...
-    @property
-    def beside(self) -> Sequence[Interval]: ...
-    @property
-    def bubble(self) -> float: ...
-    @property
-    def step(self) -> float: ...
+    stage: Count
+    what: Beside
+    start_seconds: Amount
+    end_seconds: Amount
+
+
+class StagesDocument(RanksRecord):
+    """The memory and the time of stages, planned."""
+
+    replicas: Annotated[Positive, "Ranks that have the same stage."]
+    shard: Annotated[
+        Literal["none", "optimizer"],
+        "What replicas have parts of: nothing, or the optimizer's state.",
+    ]
+    step_seconds: Amount
+    bubble: Annotated[
+        float,
+        "The share of the time of turns in which stages wait for each other.",
+        Keywords(minimum=0, maximum=1),
+    ]
+    stages: Sequence[StageLayout]
+    turns: list[TurnRecord]
+    beside: Annotated[
+        list[BesideRecord],
+        "What of the step is no turn: shared parameters that come from an earlier stage, the wait "
+        "for gradients of other replicas, the update, and parts that replicas give each other.",
+    ]
+    written: Annotated[dict[str, Count], "The bytes of each file that was written, by its path."]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What a stage does in a step beside its turns: from `start` to `end`, in seconds.
+
+    `what` is `given`, shared parameters that come from an earlier stage; `sums`, the wait for
+    gradients of the other replicas; `update`; or `parts`, which replicas give each other.
+    """
+
+    stage: int
+    what: Beside
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A training in stages: what each takes, a step in time, and its seconds.
+
+    `bubble` is the share of the turns' time in which stages wait for each other; `beside` is what
+    of the step is no turn.
+    """
+
+    stages: tuple[StageLayout, ...]
+    replicas: int
+    micro_batches: int
+    shard: Literal["none", "optimizer"]
+    turns: tuple[Drawn, ...]
+    beside: tuple[Interval, ...]
+    bubble: float
+    step: float
 
 
 def stages_table(found: Pipeline, title: str, footer: str) -> Table:
     """A row for each stage: from which node to which, and what a rank of it takes."""
-    shown = ("parameters", "gradients", "state", "rest", "peak", "sent")
-    heads = ("in flight", *shown, "forward", "backward")
+    heads = ("in flight", *BYTES, "forward", "backward")
     rows = [
         (
             str(each.stage), f"{_name(each.first)} … {_name(each.last)}", str(each.in_flight),
-            *(format_bytes(getattr(each, name)) for name in shown),
-            *(format_seconds(getattr(each, name)) for name in ("forward", "backward")),
+            *(format_bytes(getattr(each, f"{name}_bytes")) for name in BYTES),
+            *map(format_seconds, (each.forward_seconds, each.backward_seconds)),
         )
         for each in found.stages
     ]  # fmt: skip
@@ -114,11 +147,15 @@ def _name(name: str) -> str:
 
 
 def stages_json(
-    found: Pipeline, name: str, ranks: int, dims: Mapping[str, int], how: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The same as a document, and every turn."""
+    found: Pipeline,
+    name: str,
+    ranks: int,
+    dims: Mapping[str, int],
+    how: Setup,
+    written: Mapping[str, int],
+) -> StagesDocument:
+    """The same as a document, every turn, and the bytes of the files that were `written`."""
     return {
-        "schema_version": SCHEMA_VERSION,
         "model": name,
         "ranks": ranks,
         "replicas": found.replicas,
@@ -127,15 +164,7 @@ def stages_json(
         **how,
         "step_seconds": found.step,
         "bubble": found.bubble,
-        "stages": [
-            {
-                "stage": each.stage, "first": each.first, "last": each.last,
-                "in_flight": each.in_flight,
-                **{f"{key}_bytes": getattr(each, key) for key in BYTES},
-                **{f"{key}_seconds": getattr(each, key) for key in SECONDS},
-            }
-            for each in found.stages
-        ],
+        "stages": found.stages,
         "turns": [
             {
                 "stage": turn.stage, "phase": turn.phase, "micro_batch": turn.micro_batch,
@@ -150,4 +179,5 @@ def stages_json(
             }
             for each in found.beside
         ],
+        "written": dict(written),
     }  # fmt: skip

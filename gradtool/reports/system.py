@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from gradtool.exec import available_memory
 from gradtool.text.extras import install
@@ -18,10 +18,23 @@ from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
 
-SCHEMA_VERSION = 1
 REQUIRED = ("numpy", "scipy", "onnx", "onnx-ir", "onnx-shape-inference", "click", "rich")
 ONNXRUNTIMES = ("onnxruntime", "onnxruntime-gpu")
 CUPYS = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+
+
+class FactRecord(TypedDict):
+    """A part of this machine."""
+
+    name: str
+    value: Annotated[str | None, "Null where it is absent."]
+    note: Annotated[str, "What to know, or to do."]
+
+
+class DoctorDocument(TypedDict):
+    """This machine."""
+
+    facts: list[FactRecord]
 
 
 @dataclass(frozen=True)
@@ -57,12 +70,9 @@ def facts_table(found: list[Fact]) -> Table:
     )
 
 
-def facts_json(found: list[Fact]) -> dict[str, Any]:
+def facts_json(found: list[Fact]) -> DoctorDocument:
     """The same for machines; an absent thing has the value null."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "facts": [{"name": f.name, "value": f.value, "note": f.note} for f in found],
-    }
+    return {"facts": [{"name": f.name, "value": f.value, "note": f.note} for f in found]}
 
 
 def _version(*distributions: str) -> str | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Literal, Protocol, TypedDict
 
+from gradtool.text.json_schema import Count, Keywords, Positive
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_seconds, format_wait
 
-SCHEMA_VERSION = 1
-
 Written = Mapping[str, tuple[str, int, int]]  # by what: path, bytes, the step of the weights
+Ended = Literal["steps", "patience", "interrupted"]
 
 
 class Evaluated(Protocol):
@@ -65,9 +65,71 @@ class Summary(Protocol):
     @property
     def skipped(self) -> int: ...
     @property
-    def ended(self) -> str: ...
+    def ended(self) -> Ended: ...
     @property
     def fit(self) -> Chosen | None: ...
+
+
+class CandidateRecord(TypedDict):
+    """A way to take a step."""
+
+    micro_batches: Positive
+    examples: Positive
+    plan: str
+    peak_bytes: Count
+    predicted_seconds: Annotated[
+        float | None, "On a nominal machine; null where the step does not fit."
+    ]
+    chosen: bool
+
+
+class FitRecord(TypedDict):
+    """The ways to take a step that were tried for a memory."""
+
+    memory_bytes: Positive
+    candidates: list[CandidateRecord]
+
+
+class BestRecord(TypedDict):
+    """The best evaluation."""
+
+    step: Count
+    value: float
+
+
+class WrittenRecord(TypedDict):
+    """A file that was written."""
+
+    path: str
+    bytes: Count
+    step: Annotated[Count, "The step that the weights are of."]
+
+
+EvaluationRecord = Annotated[
+    dict[str, float | None],
+    Keywords(properties={"step": {"type": "integer", "minimum": 0}}, required=["step"]),
+]
+
+
+class TrainDocument(TypedDict):
+    """A training."""
+
+    model: Annotated[str, "The forward model."]
+    steps: Annotated[Count, "Steps taken, with those before a --resume."]
+    skipped: Annotated[Count, "Steps that updated nothing, for an infinity at a loss scale."]
+    ended: Annotated[Ended, "Why training ended."]
+    loss: Annotated[float | None, "That of the last step; null if none was taken now."]
+    evaluations: Annotated[list[EvaluationRecord], "Each metric by its name."]
+    fit: Annotated[FitRecord | None, "How a memory is kept to; null without --memory."]
+    best: Annotated[BestRecord | None, "The best evaluation; null without --eval."]
+    written: Annotated[
+        dict[str, WrittenRecord],
+        "trained: the model with its new weights; ema: the model with the means of its weights; "
+        "lora: the model with a place for the adapters; adapter: the adapters, for onnxruntime's "
+        "LoraAdapter.",
+        Keywords(propertyNames={"enum": ["trained", "ema", "lora", "adapter"]}),
+        Keywords(required=["trained"]),
+    ]
 
 
 @dataclass(frozen=True)
@@ -164,7 +226,7 @@ def fit_table(memory: int, candidates: Sequence[Tried], chosen: Tried) -> Table:
     )  # fmt: skip
 
 
-def _fit_json(fit: Chosen | None) -> dict[str, Any] | None:
+def _fit_json(fit: Chosen | None) -> FitRecord | None:
     return None if fit is None else {
         "memory_bytes": fit.memory,
         "candidates": [
@@ -181,11 +243,10 @@ def _fit_json(fit: Chosen | None) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def history_json(history: Summary, written: Written, source: str) -> dict[str, Any]:
+def history_json(history: Summary, written: Written, source: str) -> TrainDocument:
     """The same for machines."""
     best = history.best
     return {
-        "schema_version": SCHEMA_VERSION,
         "model": source,
         "steps": history.step,
         "skipped": history.skipped,

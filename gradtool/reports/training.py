@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from gradtool.graph.training_info import TrainingInfo
+from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
@@ -16,11 +17,48 @@ if TYPE_CHECKING:
     from gradtool.ops.driver import Offender
     from gradtool.workloads.training import TrainingGraph
 
-SCHEMA_VERSION = 1
 MOST = 24  # names in a line
 
-
 Files = Sequence[tuple[str, int]]  # paths and bytes
+
+
+class NodesRecord(TypedDict):
+    """Nodes by stage."""
+
+    forward: Count
+    loss: Count
+    backward: Count
+    update: Count
+
+
+class Halves(TypedDict):
+    """The fields of a split graph."""
+
+    backward: NotRequired[Annotated[str, "With --split: the other file."]]
+    saved: NotRequired[Annotated[list[str], "With --split: what forward returns for backward."]]
+
+
+class GradDocument(Halves):
+    """A training graph that was written."""
+
+    model: Annotated[str, "The forward model."]
+    output: Annotated[str, "The file written, with --split that of forward."]
+    bytes: Annotated[Count, "Of all files written, weights beside them included."]
+    opset: Count
+    loss: Annotated[str | None, "The output that is the loss."]
+    loss_description: str
+    labels: Annotated[list[str], "Inputs that hold labels."]
+    gradients: Annotated[dict[str, str], "By the name of a value, the output that is its gradient."]
+    updates: Annotated[
+        dict[str, str],
+        "With --optimizer: by the name of a parameter, the output that is its new value.",
+    ]
+    adapters: Annotated[dict[str, tuple[str, str]], "By weight the two tensors beside it (--lora)."]
+    zero_gradients: Annotated[list[str], "Values whose gradient is zero by definition."]
+    parameters: Annotated[Count, "How many could be differentiated by."]
+    nodes: NodesRecord
+    rules: Annotated[list[str], "Operators whose gradient rules were used."]
+    warnings: list[str]
 
 
 def training_lines(
@@ -86,12 +124,13 @@ def _symbols(training: TrainingGraph) -> str:
 
 def training_json(
     training: TrainingGraph, source: str, files: Files, saved: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> GradDocument:
     """The same for machines; sizes in bytes."""
     adapters = TrainingInfo.of(training.model).lora
-    halves = {"backward": files[-1][0], "saved": list(saved)} if len(files) > 1 else {}
+    halves: Halves = {}
+    if len(files) > 1:
+        halves = {"backward": files[-1][0], "saved": list(saved)}
     return {
-        "schema_version": SCHEMA_VERSION,
         "model": source,
         "output": files[0][0],
         "bytes": sum(size for _, size in files),
@@ -102,7 +141,7 @@ def training_json(
         "labels": list(training.labels),
         "gradients": dict(training.gradients),
         "updates": dict(training.updates),
-        "adapters": {each.weight: list(each.names) for each in adapters},
+        "adapters": {each.weight: each.names for each in adapters},
         "zero_gradients": list(training.zeros),
         "parameters": training.candidates,
         "nodes": {

@@ -11,6 +11,7 @@ import html
 import json
 import re
 import unicodedata
+from dataclasses import asdict
 from typing import Any, Literal
 
 Medium = Literal["terminal", "markdown", "csv", "json", "html"]
@@ -131,7 +132,7 @@ def carries(encoding: str, text: str) -> bool:
 
 def json_text(document: Any) -> str:
     """`document` as ASCII JSON, in which names are exact and no runner finds a command."""
-    text = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False)
+    text = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False, default=asdict)
     return text.replace("##", "#\\u0023").replace("\x7f", "\\u007f")
 
 

@@ -27,6 +27,7 @@ from gradtool.planning.plan import Plan
 from gradtool.planning.shared_layout import NO_PARTS, Layout, extended, laid_over
 from gradtool.program import Program, Step
 from gradtool.ranks.group import Group
+from gradtool.reports.ranks import RankLayout, Sharding
 from gradtool.training.graphs import Graphs
 from gradtool.training.links import Link
 from gradtool.training.reduction import buckets
@@ -34,30 +35,6 @@ from gradtool.training.row_tables import tabled
 from gradtool.training.sharding import Shard, sharded
 
 Seconds = Callable[[Step], float]  # of a step of a program
-
-
-@dataclass(frozen=True)
-class RankLayout:
-    """What one rank takes: bytes of its arena by what they are for, and seconds of a step.
-
-    `sent` are the bytes that it sends in a step, `sending` the seconds that they take, of which a
-    step waits for those that backward does not cover.
-    """
-
-    shard: str
-    parameters: int
-    gradients: int
-    state: int
-    rest: int
-    sent: int
-    computing: float
-    sending: float
-    step: float
-
-    @property
-    def peak(self) -> int:
-        """The bytes of the arena."""
-        return self.parameters + self.gradients + self.state + self.rest
 
 
 @dataclass(frozen=True)
@@ -75,7 +52,7 @@ def layout(
     group: Group,
     link: Link,
     *,
-    shard: str,
+    shard: Sharding,
     tables: Sequence[str] = (),
     staleness: int = 0,
     micro_batches: int = 1,
@@ -123,7 +100,7 @@ def layout(
     sent += sum(each) * (group.size - 1) // group.size
     return RankLayout(
         shard if part is not None else "none", parameters, gradients, state,
-        peak - parameters - gradients - state, sent,
+        peak - parameters - gradients - state, peak, sent,
         alone * micro_batches + updating, sending + spread,
         max(once * micro_batches, arrived) + updating + spread,
     )  # fmt: skip

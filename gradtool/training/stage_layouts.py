@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import onnx_ir as ir
 
@@ -19,71 +20,12 @@ from gradtool.passes.update_groups import Updates
 from gradtool.planning.pipeline import Drawn, Pace, in_flight, timeline
 from gradtool.planning.plan import Plan
 from gradtool.program import Step
+from gradtool.reports.stages import Interval, Pipeline, StageLayout
 from gradtool.training.graphs import Graphs
 from gradtool.training.layouts import OnPaper, Seconds, arena_of, buckets_of, running, spread_of
 from gradtool.training.links import Link
 from gradtool.training.sharding import Shard
 from gradtool.training.stages import balanced, sized, staged
-
-
-@dataclass(frozen=True)
-class StageLayout:
-    """What a rank of a stage takes: bytes of its arena by what they are for, seconds of a step.
-
-    It has the forward nodes from `first` to `last`, and `in_flight` micro-batches at once; `sent`
-    are the bytes that it sends to other stages and to its replicas, `forward` and `backward` the
-    seconds of one micro-batch, `computing` those of all and of the updates.
-    """
-
-    stage: int
-    first: str
-    last: str
-    in_flight: int
-    parameters: int
-    gradients: int
-    state: int
-    rest: int
-    sent: int
-    forward: float
-    backward: float
-    computing: float
-
-    @property
-    def peak(self) -> int:
-        """The bytes of the arena."""
-        return self.parameters + self.gradients + self.state + self.rest
-
-
-@dataclass(frozen=True)
-class Interval:
-    """What a stage does in a step beside its turns: from `start` to `end`, in seconds.
-
-    `what` is `given`, shared parameters that come from an earlier stage; `sums`, the wait for
-    gradients of the other replicas; `update`; or `parts`, which replicas give each other.
-    """
-
-    stage: int
-    what: str
-    start: float
-    end: float
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """A training in stages: what each takes, a step in time, and its seconds.
-
-    `bubble` is the share of the turns' time in which stages wait for each other; `beside` is what
-    of the step is no turn.
-    """
-
-    stages: tuple[StageLayout, ...]
-    replicas: int
-    micro_batches: int
-    shard: str
-    turns: tuple[Drawn, ...]
-    beside: tuple[Interval, ...]
-    bubble: float
-    step: float
 
 
 def pipeline(
@@ -95,7 +37,7 @@ def pipeline(
     stages: int,
     replicas: int,
     micro_batches: int,
-    shard: str = "none",
+    shard: Literal["none", "optimizer"] = "none",
     kernels: Kernels = "exact",
     seconds: Seconds,
 ) -> Pipeline:
@@ -214,7 +156,7 @@ class _Stage:
         computing += sum(map(self.seconds, self.update.program.steps))
         return StageLayout(
             self.number, *ends, in_flight(cut.stages, self.number, micro_batches), parameters,
-            gradients, state, peak - parameters - gradients - state,
+            gradients, state, peak - parameters - gradients - state, peak,
             self._sent(cut, micro_batches, replicas), self.forward, self.backward, computing,
         )  # fmt: skip
 

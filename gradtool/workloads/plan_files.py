@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import onnx_ir as ir
 
@@ -18,6 +18,7 @@ from gradtool.ops.native import Kernels
 from gradtool.planning.schedule import Schedule, instances
 from gradtool.planning.search.proof import Proof
 from gradtool.shapes.inference import register_shapes
+from gradtool.text.json_schema import Count
 from gradtool.text.words import suggest
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.groups import gathered
@@ -25,13 +26,41 @@ from gradtool.workloads.loops import formed, taken
 from gradtool.workloads.names import FLAGS, KERNELS, current
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import all_dims, form_of, planned
-from gradtool.workloads.proofs import details, lines, proof_json, proof_of
+from gradtool.workloads.proofs import ProofRecord, details, lines, proof_json, proof_of
 from gradtool.workloads.recompute import prepared
+from gradtool.workloads.records import Dims, PlannedFor
 from gradtool.workloads.workload import Workload
 
 SCHEMA_VERSION = 1
 SUFFIX = ".json"
 _MOST_RUNS = 64  # times that a node may run, on average
+
+
+class PlanDocument(TypedDict):
+    """A plan for one model, at one size."""
+
+    name: str
+    model: Annotated[str, "A hash of the nodes of the training graph."]
+    dims: Dims
+    set: NotRequired[
+        Annotated[
+            dict[str, Any],
+            "Values of inputs that were made constants; null for inputs that went with them.",
+        ]
+    ]
+    kernels: NotRequired[PlannedFor]
+    peak_bytes: Count
+    load_bytes: Count
+    keep_bytes: Annotated[Count, "The peak where everything is kept."]
+    proof: ProofRecord | None
+    turns: NotRequired[
+        Annotated[
+            list[tuple[str, int]],
+            "Loops whose turns backward takes again: the node of the gradient, and how many turns "
+            "at once; in the order in which the graph is rewritten.",
+        ]
+    ]
+    order: Annotated[list[str], "Names of nodes, once for each time they run."]
 
 
 @dataclass(frozen=True)
@@ -86,8 +115,7 @@ def save(
     """
     form = form_of(work, found)
     steps = form.program.steps
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
+    document: PlanDocument = {
         "name": found.name,
         "model": fingerprint(work.model.graph),
         "dims": dict(sorted(all_dims(work).items())),
@@ -97,10 +125,11 @@ def save(
         "load_bytes": found.plan.peak_live,
         "keep_bytes": work.kept.peak,
         "proof": None if found.proof is None else proof_json(found.proof),
-        "turns": [[name, turns] for name, turns in form.turns.items()],
+        "turns": list(form.turns.items()),
         "order": [name for number in found.schedule.order for name in steps[number].names],
     }
-    return write_document(document, path, force=force, own=own)
+    numbered = {"schema_version": SCHEMA_VERSION, **document}
+    return write_document(numbered, path, force=force, own=own)
 
 
 def load(path: str | os.PathLike[str]) -> PlanFile:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from gradtool.io.documents import is_text
+from gradtool.text.json_schema import Count
 from gradtool.text.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -18,6 +19,24 @@ _COUNTS = {
 }  # fmt: skip
 _MOST = 1 << 96  # work or bytes that a document may claim
 _UNITS = ("FLOPs", "ns")
+
+
+class ProofRecord(TypedDict):
+    """A plan within a budget: bytes, work in `unit` and in % of one step."""
+
+    budget_bytes: Count
+    lower_bound_bytes: Count
+    unit: str
+    total_work: Annotated[int, "One step without recompute, in the unit."]
+    allowed_work: int | None
+    extra_work: int
+    extra_percent: float
+    bound_work: int
+    bound_percent: float
+    gap_percent: float
+    which_bound: str
+    how: str
+    cut_short: bool
 
 
 def lines(found: Planned) -> tuple[str, ...]:
@@ -66,8 +85,8 @@ def amount(work: int, unit: str) -> str:
     return format_seconds(work / 1e9) if unit == "ns" else f"{format_count(work)} {unit}"
 
 
-def proof_json(proof: Proof) -> dict[str, Any]:
-    """A proof for machines: bytes, work in `unit` and in % of one step."""
+def proof_json(proof: Proof) -> ProofRecord:
+    """A proof for machines."""
     return {
         "budget_bytes": proof.budget,
         "lower_bound_bytes": proof.least,

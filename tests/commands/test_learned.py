@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from trainings import examples, proto
 
-from gradtool.commands.schema import FOLDER
+from gradtool.commands.schema import schema_named
 from gradtool.reports.learning import Run
 from gradtool.reports.learning_page import learning_page
 
@@ -37,7 +37,7 @@ def test_what_is_shown_is_what_the_journal_says(run, trained):
     outcome = run("report", "a", "b", "--format", "json")
 
     found = json.loads(outcome.out)
-    jsonschema.validate(found, json.loads((FOLDER / "runs.json").read_text()))
+    jsonschema.validate(found, schema_named("runs"))
     a, b = found["runs"]
     steps = [e for e in entries(trained / "a") if "eval" not in e]
     assert a["curves"]["loss"] == [[e["step"], e["loss"]] for e in steps]

@@ -13,7 +13,7 @@ from deep import deep
 from gates import CONFIG, failing, gate, passing, write
 
 from gradtool.commands.group import group
-from gradtool.commands.schema import FOLDER, SCHEMAS
+from gradtool.commands.schema import SCHEMAS, schema_named
 from gradtool.reports.gate import RENDERERS
 
 
@@ -55,8 +55,6 @@ def test_a_schema_is_one_and_demands_a_version(schema, name):
 
 
 def test_every_schema_is_printed_by_a_name_and_listed(run):
-    assert sorted(path.stem for path in FOLDER.iterdir()) == list(SCHEMAS)
-
     outcome = run("schema")
     assert outcome.code == 0
     assert [line.split()[0] for line in outcome.out.splitlines()[2:]] == list(SCHEMAS)
@@ -72,7 +70,7 @@ def test_every_command_that_prints_json_has_a_schema():
             found.append(name)
 
     assert {"grad", "mirror", "recompute", "report", "run", "compare", "ops", "doctor"} <= {*found}
-    told = " ".join(SCHEMAS.values()).split()
+    told = " ".join(said for said, _ in SCHEMAS.values()).split()
     assert [name for name in found if name not in told] == []
 
 
@@ -147,8 +145,7 @@ def test_operators_registered_missing_and_of_a_model(run, valid, net):
 
 
 def _fits(name, document):
-    schema = json.loads((FOLDER / f"{name}.json").read_text())
-    return jsonschema.Draft202012Validator(schema).is_valid(document)
+    return jsonschema.Draft202012Validator(schema_named(name)).is_valid(document)
 
 
 def test_doctor(run, valid):

@@ -39,7 +39,7 @@ def test_the_largest_growth_comes_first_and_has_its_bytes():
 
     rows = growth(before, now)
 
-    assert [(r.name, r.before, r.now, r.growth) for r in rows] == [
+    assert [(r.name, r.baseline, r.now, r.growth) for r in rows] == [
         ("b", 64, 640, 576),
         ("a", 64, 128, 64),
     ]
@@ -164,7 +164,7 @@ def test_extra_work_is_told_by_operators():
     now = metrics(operators={"Relu": operator(2, 2, 20, 10), "Add": operator(2, 1, 10, 5)})
 
     (row,) = growth(before, now, "extra-flops")
-    assert (row.name, row.kind, row.before, row.now) == ("Relu", "operator", 0, 10)
+    assert (row.name, row.kind, row.baseline, row.now) == ("Relu", "operator", 0, 10)
     assert row.why == "2 computed again, before 0"
     assert why(before, now, "recomputed") == {"Relu": "2 computed again, before 0"}
 

@@ -15,7 +15,7 @@ from kits import batch_of, net
 from onnx import numpy_helper
 
 import gradtool as gt
-from gradtool.commands.schema import FOLDER
+from gradtool.commands.schema import schema_named
 from gradtool.errors import UsageError
 from gradtool.io import safetensors
 from gradtool.kit.merge import merge_kit
@@ -82,7 +82,7 @@ def test_json_is_the_manifest(run, cnn, tmp_path):
     defaults = {each["name"]: each.get("default") for each in told["step"]["inputs"]}
     assert defaults == {"x": None, "labels": None, "lr": 1e-3, "momentum": 0.9}
     assert told["model"]["file"] == "../cnn.onnx"
-    schema = json.loads((FOLDER / "kit.json").read_text())
+    schema = schema_named("kit")
     jsonschema.Draft202012Validator(schema).validate(told)
 
 

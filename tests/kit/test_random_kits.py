@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import jsonschema
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from kits import OPTIMIZERS, PLANS, Stock, nets
 
 import gradtool as gt
-from gradtool.commands.schema import FOLDER
+from gradtool.commands.schema import schema_named
 from gradtool.graph.predicates import is_used
 from gradtool.io import safetensors
 from gradtool.kit.merge import merge_kit
@@ -54,7 +53,7 @@ def check(drawn, optimizer: str, plan: str, rank: int | None, folder: Path) -> N
     if plan == "mirror":
         planned = gt.mirror(training, dims=dims)
     kit = write_kit(planned, folder / "kit")
-    schema = json.loads((FOLDER / "kit.json").read_text())
+    schema = schema_named("kit")
     jsonschema.Draft202012Validator(schema).validate(kit.manifest)
     for name in ("step.onnx", "eval.onnx"):
         assert unread(folder / "kit" / name) == []

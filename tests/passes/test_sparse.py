@@ -15,7 +15,7 @@ from kits import Stock
 from updates import apart, in_stock, ours
 
 import gradtool as gt
-from gradtool.commands.schema import FOLDER
+from gradtool.commands.schema import schema_named
 from gradtool.errors import UsageError
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.update_groups import Updates
@@ -273,7 +273,7 @@ def test_a_kit_updates_rows(optimizer, tmp_path):
     training = gt.grad(gt.load(tmp_path / "bags.onnx"), loss="ce", optimizer=optimizer, sparse=True)
     gt.write_kit(training, tmp_path / "kit")
     kit, rng = Stock(tmp_path / "kit"), np.random.default_rng(0)
-    schema = json.loads((FOLDER / "kit.json").read_text())
+    schema = schema_named("kit")
     jsonschema.validate(kit.manifest, schema)
     with gt.Session(training) as session:
         for _ in range(5):

@@ -11,7 +11,7 @@ from rank_cases import DATA, drawn
 from rank_norms import network
 
 import gradtool as gt
-from gradtool.commands.schema import FOLDER
+from gradtool.commands.schema import schema_named
 from gradtool.passes.synchronized import synchronized
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import OnPaper, layout
@@ -55,7 +55,7 @@ def test_each_rank_has_the_arena_that_was_planned(shard, optimizer):
             return trainer.session.arena_bytes
 
     for rank, taken in enumerate(on_ranks(4, work)):
-        assert on_paper(optimizer, rank, shard=shard).peak == taken
+        assert on_paper(optimizer, rank, shard=shard).peak_bytes == taken
 
 
 @supported
@@ -78,37 +78,39 @@ def test_statistics_of_all_ranks_are_planned_and_take_messages(seed):
         for each in (graphs, graphs.planned(synchronized(graphs.model, 4)))
     )  # fmt: skip
 
-    assert on_ranks(4, work) == [whole.peak] * 4
-    assert whole.sending > max(apart.sending, 2 * 4 * 3 * LINK.latency)  # two norms, two halves
-    assert whole.sent > apart.sent
+    assert on_ranks(4, work) == [whole.peak_bytes] * 4
+    two_norms_in_two_halves = 2 * 4 * 3 * LINK.latency
+    assert whole.sending_seconds > max(apart.sending_seconds, two_norms_in_two_halves)
+    assert whole.sent_bytes > apart.sent_bytes
 
 
 def test_a_rank_has_its_share_of_the_state_and_sends_more():
     ways = ("none", "optimizer", "gradients")
     held, sharded, summed = (on_paper("adamw", 0, shard=shard) for shard in ways)
 
-    assert sharded.state < held.state
-    assert (held.parameters, held.gradients) == (sharded.parameters, sharded.gradients)
-    assert summed.gradients < sharded.gradients
-    assert summed.state < held.state
-    assert sharded.sent > held.sent
-    assert sharded.computing <= held.computing
+    assert sharded.state_bytes < held.state_bytes
+    assert held.parameters_bytes == sharded.parameters_bytes
+    assert held.gradients_bytes == sharded.gradients_bytes
+    assert summed.gradients_bytes < sharded.gradients_bytes
+    assert summed.state_bytes < held.state_bytes
+    assert sharded.sent_bytes > held.sent_bytes
+    assert sharded.computing_seconds <= held.computing_seconds
 
 
 def test_backward_covers_what_is_sent_but_for_the_last_bucket():
     fast, slow = (on_paper("sgd", 0, shard="none", link=Link(rate, 0)) for rate in (1e15, 1e3))
 
-    assert fast.step == pytest.approx(fast.computing)
-    assert slow.step > slow.sending > slow.computing
-    assert slow.step <= (slow.sending + slow.computing) * (1 + 1e-9)
+    assert fast.step_seconds == pytest.approx(fast.computing_seconds)
+    assert slow.step_seconds > slow.sending_seconds > slow.computing_seconds
+    assert slow.step_seconds <= (slow.sending_seconds + slow.computing_seconds) * (1 + 1e-9)
 
 
 def test_micro_batches_compute_more_and_send_as_much():
     one, four = (on_paper("sgd", 0, shard="none", parts=parts) for parts in (1, 4))
 
-    assert four.sent == one.sent
-    assert four.computing > 2 * one.computing
-    assert four.peak == one.peak
+    assert four.sent_bytes == one.sent_bytes
+    assert four.computing_seconds > 2 * one.computing_seconds
+    assert four.peak_bytes == one.peak_bytes
 
 
 @pytest.fixture
@@ -136,7 +138,7 @@ def test_the_command_shows_both_ways_and_one(path, report):
     assert [each["shard"] for each in document["layouts"]] == ["optimizer"]
     assert document["link_bytes_per_second"] == 12.5e9
     assert document["optimizer"] == "adamw"
-    schema = json.loads((FOLDER / "ranks.json").read_text())
+    schema = schema_named("ranks")
     jsonschema.Draft202012Validator(schema).validate(document)
     each = document["layouts"][0]
     kinds = ("parameters", "gradients", "state", "rest")

@@ -299,7 +299,7 @@ def test_each_rank_has_the_arena_that_is_planned_on_paper(case):
             shard=several["shard"], tables=several["shard_tables"], staleness=case % 2,
             micro_batches=parts, seconds=step_seconds,
         )  # fmt: skip
-        assert planned.peak == taken
+        assert planned.peak_bytes == taken
         assert planned.sending > 0
 
 

@@ -12,7 +12,7 @@ from forked_ranks import on_ranks, supported
 from rank_cases import DATA
 
 import gradtool as gt
-from gradtool.commands.schema import FOLDER
+from gradtool.commands.schema import schema_named
 from gradtool.passes.synchronized import synchronized
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.links import Link
@@ -58,7 +58,7 @@ def test_each_stage_has_the_arena_that_was_planned(ranks, stages, shard, case):
             trainer.fit(DATA, group=group)
             return trainer.session.arena_bytes
 
-    planned = [each.peak for each in on_paper(ranks, stages, case, shard=shard).stages]
+    planned = [each.peak_bytes for each in on_paper(ranks, stages, case, shard=shard).stages]
     found = on_ranks(ranks, work)
 
     assert found[:stages] == planned
@@ -80,7 +80,7 @@ def test_a_slow_link_takes_longer_and_replicas_send_their_sums():
     alone = on_paper(2, 2, 1)
 
     assert slow.step > 10 * fast.step
-    assert all(a.sent > b.sent for a, b in zip(fast.stages, alone.stages, strict=True))
+    assert all(a.sent_bytes > b.sent_bytes for a, b in zip(fast.stages, alone.stages, strict=True))
 
 
 @pytest.mark.parametrize(("ranks", "stages", "shard"), [
@@ -103,9 +103,10 @@ def test_replicas_have_parts_of_the_state_of_a_stage_and_send_parameters():
     whole, parts = (on_paper(4, 2, 1, slow, shard=shard) for shard in ("none", "optimizer"))
 
     for before, after in zip(whole.stages, parts.stages, strict=True):
-        assert after.state < 0.75 * before.state
-        assert (after.parameters, after.gradients) == (before.parameters, before.gradients)
-        assert after.sent > before.sent
+        assert after.state_bytes < 0.75 * before.state_bytes
+        assert after.parameters_bytes == before.parameters_bytes
+        assert after.gradients_bytes == before.gradients_bytes
+        assert after.sent_bytes > before.sent_bytes
     assert parts.step > whole.step
 
 
@@ -130,7 +131,7 @@ def test_the_command_shows_stages_and_draws_their_turns(path, report, tmp_path):
 
     assert table.code == 0, table.err
     assert "a step of 2 micro-batches takes" in table.out
-    jsonschema.validate(document, json.loads((FOLDER / "stages.json").read_text()))
+    jsonschema.validate(document, schema_named("stages"))
     assert len(document["stages"]) == 2
     assert len(document["turns"]) == 2 * 2 * 2
     text = page.read_text()
@@ -140,7 +141,7 @@ def test_the_command_shows_stages_and_draws_their_turns(path, report, tmp_path):
     assert "<script" not in text
     assert document["shard"] == "none"
     sharded = json.loads(report(*given, "--shard", "optimizer", "--format", "json").out)
-    jsonschema.validate(sharded, json.loads((FOLDER / "stages.json").read_text()))
+    jsonschema.validate(sharded, schema_named("stages"))
     assert sharded["shard"] == "optimizer"
     again = report(*given, "--html", str(page))
     assert again.code == 2

@@ -97,7 +97,7 @@ def test_long_lists_are_cut_and_counted():
 def test_machines_get_the_same_and_count_from_zero():
     found = json.loads(json.dumps(explanation.document(FACTS)))
 
-    assert (found["schema_version"], found["value"], found["born"]) == (1, "relu", 4)
+    assert (found["value"], found["born"]) == ("relu", 4)
     assert found["why"] == FACTS.why.value
     assert found["readers"][0] == {"step": "Conv_2", "op": "Conv", "stage": "forward", "index": 5}
     assert found["again"]["work"] == {"flops": 1000, "unknown": 0}

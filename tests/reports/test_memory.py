@@ -189,7 +189,6 @@ def test_json_holds_integers_in_bytes_and_counts_steps_from_zero():
     document = memory.plan_json(PLAN, "mlp.onnx", {"seq": np.int64(4), "batch": 8})
 
     assert document == {
-        "schema_version": 1,
         "model": "mlp.onnx",
         "plan": "keep",
         "kernels": "numpy",

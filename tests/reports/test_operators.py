@@ -35,7 +35,7 @@ def test_what_is_kept_is_what_the_rules_keep():
 
 
 def entries():
-    return {e.op: e for e in operators.registered()}
+    return {e.operator: e for e in operators.registered()}
 
 
 @pytest.mark.sample(3)
@@ -105,11 +105,11 @@ def test_what_onnxruntime_runs_is_what_it_says_itself():
         if s.has_function or s.has_context_dependent_function
     }
     for entry in operators.registered():
-        domain, op = facts.split_name(entry.op)
-        if domain == facts.DOMAIN or entry.op == "Constant":
+        domain, op = facts.split_name(entry.operator)
+        if domain == facts.DOMAIN or entry.operator == "Constant":
             continue
         said = "kernel" if (domain, op) in kernels else "body" if (domain, op) in bodies else "no"
-        assert (entry.op, entry.onnxruntime) == (entry.op, said)
+        assert (entry.operator, entry.onnxruntime) == (entry.operator, said)
 
 
 def test_csv_and_markdown_have_more_columns_than_a_terminal():

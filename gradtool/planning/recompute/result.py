@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 from gradtool.planning.schedule import Schedule, pruned
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
+from gradtool.text.json_schema import Count
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """FLOPs of some steps, and how many of them have an unknown cost, which counts as 0."""
 
-    flops: int
-    unknown: int
+    flops: Count
+    unknown: Annotated[Count, "Steps of unknown cost."]
 
     @classmethod
     def of(cls, program: Program, steps: Iterable[int]) -> Work:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from gradtool.planning.plan import Region
 from gradtool.planning.recompute.mirror import Why
 from gradtool.planning.recompute.result import Work
 from gradtool.program import Kind, Stage
+from gradtool.text.json_schema import Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,67 +19,74 @@ class Reader:
     step: str
     op: str
     stage: Stage
-    index: int
+    index: Count
 
 
 @dataclass(frozen=True)
 class Again:
     """What it would take to compute a value again just before its first backward reader.
 
-    `steps` are those that would have to run, in order; what they read beside is alive there anyway,
-    or in `held`, which would have to be kept longer: `held_bytes` in all.
+    What the steps read beside is alive there anyway, or in `held`.
     """
 
-    steps: tuple[str, ...]
+    steps: Annotated[tuple[str, ...], "Those that would run again, in order."]
     work: Work
-    held: tuple[str, ...]
-    held_bytes: int
+    held: Annotated[tuple[str, ...], "What would be kept longer."]
+    held_bytes: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a value lies when everything is kept: what that is called, and from when to when held.
 
-    `also` are the other values that lie there, before or after the one that it is called by;
     `at_peak` says whether it is held at the busiest step.
     """
 
-    name: str
-    first: int
-    last: int
-    also: tuple[str, ...]
+    name: Annotated[str, "What reports call it: the value that lies there at the peak."]
+    first: Count
+    last: Count
+    also: Annotated[tuple[str, ...], "The other values."]
     at_peak: bool
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is to be said of one value.  Indices are places in the order of the file.
+    """What is to be said of one value.  Indices are places in the order of the file, from 0.
 
-    `value` is its name; step `producer`, of operator `op` and `stage`, computes it, and `readers`
-    read it.  `bytes` are those of `storage`: the value itself, unless it is a view.  `instance_of`
-    is the value that a plan computes again under this name, None if that is none's.  `region` is
-    the one that it counts to, None where it is in no plan; `kind` is None for the workspace of a
-    step.  `born` and `last` are None where no step computes it (parameters and inputs are always
-    alive).  `at_peak` says whether it is alive at the busiest step when everything is kept,
-    `peak_step` which one that is.
-
-    `mirrored` and `why` are the decision about its producer, None where none was taken; `applied`
-    whether the schedule runs the producer again.  `through` is what backward reads where it does
-    not read the value itself: the producer runs again for that.  `again` is None where that is
-    impossible or pointless, and `obstacle` then says why.  `shared` is None where the value has its
-    place alone.
+    Attributes:
+        value: its name.
+        storage: the value whose bytes these are; another one if this is a view.
+        kind: null for the workspace of a step.
+        region: what reports count it to; null where it is in no plan.
+        bytes: those of the storage.
+        producer: the step that computes it; null where none does, and it is always alive.
+        op: the operator of that step.
+        stage: the stage of that step.
+        born: the index of that step; steps count from 0.
+        last: the index of the last step that holds it.
+        readers: the steps that read it.
+        peak_step: the busiest step when everything is kept.
+        at_peak: whether it is alive then.
+        mirrored: the decision about the producer; null where nothing was decided.
+        why: the reason of that decision.
+        applied: whether the plan runs its step again.
+        again: what computing it again would take; null where it is impossible or pointless.
+        obstacle: why it cannot be computed again.
+        through: what backward reads where it does not read the value: its step runs again for that.
+        shared: its place, where other values lie in it before or after.
+        instance_of: the value that a plan computes again under this name.
     """
 
     value: str
     storage: str
     kind: Kind | None
     region: Region | None
-    bytes: int
+    bytes: Count
     producer: str | None
     op: str | None
     stage: Stage | None
-    born: int | None
-    last: int | None
+    born: Count | None
+    last: Count | None
     readers: tuple[Reader, ...]
     peak_step: str
     at_peak: bool

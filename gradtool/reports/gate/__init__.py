@@ -15,7 +15,7 @@ from gradtool.text.names import json_text
 
 RENDERERS: Mapping[str, Callable[[GateRun], str]] = MappingProxyType(
     {
-        "json": lambda gate: json_text(gate_json(gate)) + "\n",
+        "json": lambda gate: json_text({"schema_version": 1, **gate_json(gate)}) + "\n",
         "markdown": page,
         "github": github,
         "junit": junit,

@@ -2,54 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Annotated, TypedDict
 
+from gradtool.check.cases import Case, CaseRecord
 from gradtool.check.sentences import GateRun
-from gradtool.check.verdicts import Judged
+from gradtool.check.verdicts import Change, Judged, Verdict
+from gradtool.comparison.growth import Grown
+from gradtool.text.json_schema import Count
 
-SCHEMA_VERSION = 1
+
+class ListedRecord(CaseRecord):
+    """A case of a configuration."""
+
+    limit: dict[str, Count]
+    recorded: Annotated[bool, "Whether there is a baseline."]
 
 
-def gate_json(gate: GateRun) -> dict[str, Any]:
-    """All cases with their metrics; sizes are integers in bytes, `baseline` null without one."""
+class CasesDocument(TypedDict):
+    """The cases of a configuration."""
+
+    cases: list[ListedRecord]
+
+
+class JudgedRecord(CaseRecord):
+    """The verdict on a case; sizes are bytes."""
+
+    verdict: Verdict
+    failed: bool
+    limit: dict[str, Count]
+    metrics: dict[str, Count] | None
+    changes: Annotated[Sequence[Change], "The metric that decides first."]
+    reasons: list[str]
+    notes: list[str]
+    grown: Annotated[Sequence[Grown], "What made the first metric grow, in its unit."]
+
+
+class CheckDocument(TypedDict):
+    """A run of the gate."""
+
+    base: Annotated[str | None, "The revision that was compared with; null where baselines were."]
+    failed: Annotated[Count, "How many cases failed."]
+    cases: list[JudgedRecord]
+
+
+def gate_json(gate: GateRun) -> CheckDocument:
+    """All cases with their metrics."""
     return {
-        "schema_version": SCHEMA_VERSION,
         "base": gate.base or None,
         "failed": len(gate.failed),
         "cases": [_case(judged) for judged in gate.judged],
     }
 
 
-def _case(judged: Judged) -> dict[str, Any]:
-    case, metrics = judged.case, judged.metrics
+def cases_json(recorded: Iterable[tuple[Case, bool]]) -> CasesDocument:
+    """Cases, and which of them have a baseline."""
     return {
-        "case": case.name,
-        "group": case.group,
-        "model": case.model,
-        **case.made_for,
+        "cases": [
+            {**case.record, "limit": dict(case.limit), "recorded": found}
+            for case, found in recorded
+        ]
+    }
+
+
+def _case(judged: Judged) -> JudgedRecord:
+    metrics = judged.metrics
+    return {
+        **judged.case.record,
         "verdict": judged.verdict,
         "failed": judged.failed,
-        "limit": dict(case.limit),
+        "limit": dict(judged.case.limit),
         "metrics": None if metrics is None else dict(metrics.values),
-        "changes": [
-            {
-                "metric": found.metric,
-                "baseline": found.before,
-                "now": found.now,
-                "broken": list(found.broken),
-            }
-            for found in judged.changes
-        ],
+        "changes": judged.changes,
         "reasons": list(judged.reasons),
         "notes": [] if metrics is None else list(metrics.notes),
-        "grown": [
-            {
-                "name": row.name,
-                "kind": row.kind,
-                "baseline": row.before,
-                "now": row.now,
-                "why": row.why,
-            }
-            for row in judged.grown
-        ],
+        "grown": judged.grown,
     }

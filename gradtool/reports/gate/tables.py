@@ -38,7 +38,7 @@ def _row(judged: Judged) -> tuple[str, ...]:
         return (name, plan, "", "", "", verdict)
     if found.metric != "peak":
         plan = f"{plan} ({found.metric})"
-    before = "" if found.before is None else format_amount(found.metric, found.before)
+    before = "" if found.baseline is None else format_amount(found.metric, found.baseline)
     return (name, plan, before, format_amount(found.metric, found.now), change(found), verdict)
 
 
@@ -62,7 +62,7 @@ def grown_table(judged: Judged) -> Table | None:
         rows=tuple(
             (
                 shorten(row.name if row.kind == "tensor" else f"all {row.name}", LONGEST),
-                format_amount(found.metric, row.before) if row.before else "",
+                format_amount(found.metric, row.baseline) if row.baseline else "",
                 format_amount(found.metric, row.now),
                 shorten(row.why, LONGEST),
             )
