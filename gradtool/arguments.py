@@ -15,14 +15,15 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, wraps
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from gradtool.errors import UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 M = TypeVar("M")
-Record = TypeVar("Record")
+N = TypeVar("N")
+Record_co = TypeVar("Record_co", covariant=True)
 Seed = Annotated[int, range(2**63)]
 Rank = Annotated[int, range(1, 2**16)]
 Many = Annotated[int, range(1, 2**31)]
@@ -57,52 +58,71 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+class _Decorator(Protocol[P, Record_co]):
+    """A decorator of functions of one argument or two before a record."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[M, Record_co], R], /
+    ) -> Callable[Concatenate[M, P], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[M, N, Record_co], R], /
+    ) -> Callable[Concatenate[M, N, P], R]: ...
+
+
 def takes(
-    record: Callable[P, Record], documented: Mapping[str, str]
-) -> Callable[[Callable[[M, Record], R]], Callable[Concatenate[M, P], R]]:
+    record: Callable[P, Record_co], documented: Mapping[str, str]
+) -> _Decorator[P, Record_co]:
     """A decorator that gives a function the parameters of a record in place of one record.
 
-    The first argument of the function is its own, held to its annotation as by `checked`.
+    The arguments before the record are the function's own, held to its annotations as by `checked`.
 
     Args:
-        record: a dataclass, whose parameters follow the first argument.
+        record: a dataclass, whose parameters follow the function's own.
         documented: by parameter its line in the section of arguments of the docstring.
     """
 
-    def decorate(function: Callable[[M, Record], R]) -> Callable[Concatenate[M, P], R]:
+    def decorate(function: Callable[..., R], /) -> Any:
         """The function, called with the fields of the record as its keywords."""
-        first, _ = inspect.signature(function).parameters.values()
-        signature = inspect.Signature([first, *inspect.signature(record).parameters.values()])
+        *own, _ = inspect.signature(function).parameters.values()
+        signature = inspect.Signature([*own, *inspect.signature(record).parameters.values()])
+        name = function.__qualname__.removesuffix(".__init__")
 
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> R:
             try:
                 values = signature.bind(*arguments, **named).arguments
             except TypeError as error:
-                raise UsageError(f"{function.__qualname__}: {error}") from None
-            hold(function.__qualname__, {first.name: values[first.name]}, function)
-            model = values.pop(first.name)
-            hold(function.__qualname__, values, record)
-            return function(model, record(**values))  # type: ignore[call-arg]
+                raise UsageError(f"{name}: {error}") from None
+            first = {each.name: values.pop(each.name, each.default) for each in own}
+            hold(name, first, function)
+            hold(name, values, record)
+            return function(*first.values(), record(**values))  # type: ignore[call-arg]
 
         call.__signature__ = signature  # type: ignore[attr-defined]
+        kept = (*(each.name for each in own), "return")
         call.__annotations__ = {
-            name: hint for name, hint in function.__annotations__.items()
-            if name in (first.name, "return")
-        }  # fmt: skip
+            name: hint for name, hint in function.__annotations__.items() if name in kept
+        }
         call.__doc__ = _with_arguments(function.__doc__ or "", documented)
-        return typing.cast("Callable[Concatenate[M, P], R]", call)
+        return call
 
     return decorate
 
 
 def _with_arguments(docs: str, documented: Mapping[str, str]) -> str:
     """A docstring whose section of arguments has further lines."""
+    if not documented:
+        return docs
+    before, heading, after = docs.partition("Args:\n")
+    indent = " " * (len(before) - len(before.rstrip(" ")) + 4)
     lines = [
-        textwrap.fill(text, 100, initial_indent=f"        {name}: ", subsequent_indent=" " * 12)
+        textwrap.fill(
+            text, 100, initial_indent=f"{indent}{name}: ", subsequent_indent=f"{indent}    "
+        )
         for name, text in documented.items()
     ]
-    before, heading, after = docs.partition("    Args:\n")
     own, gap, rest = after.partition("\n\n")
     return "".join((before, heading, own, "\n", "\n".join(lines), gap, rest))
 

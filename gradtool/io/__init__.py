@@ -7,10 +7,11 @@ from gradtool.io.constants import parse_set
 from gradtool.io.dims import parse_dim, parse_shape, require_sizes, symbols
 from gradtool.io.functions import inline_functions
 from gradtool.io.load import from_proto, load
-from gradtool.io.save import save, save_together
+from gradtool.io.save import WriteOptions, save, save_together
 
 __all__ = [
     "Limits",
+    "WriteOptions",
     "array",
     "from_proto",
     "inline_functions",

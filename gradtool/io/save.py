@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from gradtool import shapes
+from gradtool.arguments import takes
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import SOURCE
 from gradtool.io import atomic, data_file, layout, streamed_proto, valid
@@ -31,63 +32,56 @@ class Written:
     outdated: tuple[Path, ...] = ()
 
 
-def save(
-    model: ir.Model,
-    path: str | os.PathLike[str],
-    *,
-    force: bool = False,
-    external_data: layout.Where = "auto",
-    finish: Callable[[ir.Model], object] = lambda _: None,
-    own: bool = False,
-    stock: bool = False,
-    say: valid.Say | None = None,
-    beside: Sequence[atomic.Output] = (),
-) -> tuple[Path, int]:
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions:
+    """How models are written.
+
+    The model given is not changed, unless it is our `own`: `finish` is called on the copy that is
+    written.  ONNX's checker must take it, and with `stock` onnxruntime too, where it is installed;
+    `say` is told of what they refuse for reasons of their own.  Outputs `beside` it are written
+    with it, or not at all.
+    """
+
+    force: bool = False
+    external_data: layout.Where = "auto"
+    finish: Callable[[ir.Model], object] = lambda _: None
+    own: bool = False
+    stock: bool = False
+    say: valid.Say | None = None
+    beside: Sequence[atomic.Output] = ()
+
+
+@takes(WriteOptions, {})
+def save(model: ir.Model, path: str | os.PathLike[str], options: WriteOptions) -> tuple[Path, int]:
     """Write a model; return its path and the bytes written, those of its data file included.
 
     `-` is standard output; the suffix `.onnxtxt` writes ONNX text. Tensors whose bytes lie in
     the same folder already are referred to, not copied; tensors whose data is absent keep their
-    reference. The model given is not changed, unless it is our `own`: `finish` is called on the
-    copy that is written.
-    ONNX's checker must take it, and with `stock` onnxruntime too, where it is installed; `say` is
-    told of what they refuse for reasons of their own.  Outputs `beside` it are written with it, or
-    not at all.
+    reference.
 
     Raises:
         UsageError: the output exists and `force` is not given, or it cannot be written.
         InvalidResult: what would be written is not valid.
     """
-    ((written, size),) = save_together(
-        [(model, path)],
-        force=force, external_data=external_data, finish=finish, own=own, stock=stock, say=say,
-        beside=beside,
-    )  # fmt: skip
-    return written, size
+    (written,) = save_together([(model, path)], options)
+    return written
 
 
 def save_together(
-    models: Sequence[tuple[ir.Model, str | os.PathLike[str]]],
-    *,
-    force: bool = False,
-    external_data: layout.Where = "auto",
-    finish: Callable[[ir.Model], object] = lambda _: None,
-    own: bool = False,
-    stock: bool = False,
-    say: valid.Say | None = None,
-    beside: Sequence[atomic.Output] = (),
+    models: Sequence[tuple[ir.Model, str | os.PathLike[str]]], options: WriteOptions
 ) -> list[tuple[Path, int]]:
     """Write models of which one is of no use without the others, as `save` does."""
     ready = []
     for model, path in models:
-        with _judge(model, stock=stock, say=say) as judge:
-            copy = model if own else model.clone()
-            finish(copy)
+        with _judge(model, options) as judge:
+            copy = model if options.own else model.clone()
+            options.finish(copy)
             shapes.strip(copy)
             if os.fspath(path) == STDOUT:
-                ready.append(_to_stdout(copy, external_data, judge))
+                ready.append(_to_stdout(copy, options, judge))
             else:
-                ready.append(_to_file(copy, path, force, external_data, judge))
-    appear(ready, beside)
+                ready.append(_to_file(copy, path, options, judge))
+    appear(ready, options.beside)
     return [(each.path, each.size) for each in ready]
 
 
@@ -98,13 +92,13 @@ def check(model: ir.Model) -> None:
         UsageError: it has too many bytes for one protobuf.
         InvalidResult: it is not valid.
     """
-    with _judge(model, stock=False, say=None) as judge:
+    with _judge(model, WriteOptions()) as judge:
         _checked(model, judge)
 
 
-def _judge(model: ir.Model, *, stock: bool, say: valid.Say | None) -> valid.Judge:
+def _judge(model: ir.Model, options: WriteOptions) -> valid.Judge:
     source = model.meta.get(SOURCE) or model.meta.get("gradtool.path")
-    return valid.Judge(source, nodes=len(model.graph), stock=stock, say=say)
+    return valid.Judge(source, nodes=len(model.graph), stock=options.stock, say=options.say)
 
 
 def appear(ready: Sequence[Written], beside: Sequence[atomic.Output] = ()) -> None:
@@ -141,14 +135,10 @@ def to_stdout(content: list[bytes]) -> Written:
 
 
 def _to_file(
-    model: ir.Model,
-    path: str | os.PathLike[str],
-    force: bool,  # noqa: FBT001
-    external_data: layout.Where,
-    judge: valid.Judge,
+    model: ir.Model, path: str | os.PathLike[str], options: WriteOptions, judge: valid.Judge
 ) -> Written:
-    target = atomic.target(path, force=force)
-    data = layout.arrange(layout.slots_of(model), target, external_data)
+    target = atomic.target(path, force=options.force)
+    data = layout.arrange(layout.slots_of(model), target, options.external_data)
     return to_file(_checked(model, judge), data, path, target)
 
 
@@ -164,8 +154,8 @@ def require_stdout(external_data: layout.Where) -> None:
         raise UsageError("standard output is a terminal: name a file with -o, or redirect")
 
 
-def _to_stdout(model: ir.Model, external_data: layout.Where, judge: valid.Judge) -> Written:
-    require_stdout(external_data)
+def _to_stdout(model: ir.Model, options: WriteOptions, judge: valid.Judge) -> Written:
+    require_stdout(options.external_data)
     layout.inline(layout.slots_of(model))
     return to_stdout(_checked(model, judge))
 

@@ -1,16 +1,19 @@
 """A graph written as a model of standard operators."""
+# ruff: noqa: RUF009 - `keyword` makes a field
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.arguments import checked
+from gradtool.arguments import takes
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.defaults import write_defaults
@@ -28,24 +31,43 @@ from gradtool.passes.portable import portable as make_portable
 from gradtool.passes.refuse_labels import refuse_labels
 from gradtool.passes.split import Split
 from gradtool.workloads import ort_options
+from gradtool.workloads.options import documented, keyword
 from gradtool.workloads.rewriting import Graph, model_of
 
 
-@checked
-def save(
-    graph: Graph,
-    path: str | os.PathLike[str],
-    *,
-    force: bool = False,
-    external_data: Literal["auto", "always", "never"] = "auto",
-    functions: bool = False,
-    barrier: bool = False,
-    portable: bool = False,
-    marks: bool = True,
-    defaults: bool = True,
-    stock: bool = False,
-    say: Callable[[str], object] | None = None,
-    own: bool = False,
+@dataclass(frozen=True, kw_only=True)
+class SaveOptions:
+    """The options of `save`, whose docstring describes each."""
+
+    force: bool = keyword(False, "replace a file that is there.")
+    external_data: Literal["auto", "always", "never"] = keyword(
+        "auto", "whether weights lie in a file beside it; `auto`: where they are too large."
+    )
+    functions: bool = keyword(False, "composites are calls of local functions, not their bodies.")
+    barrier: bool = keyword(
+        False, "other runtimes compute again what is recomputed whatever their options; else the "
+        "file's metadata holds those that stock onnxruntime needs.")  # fmt: skip
+    portable: bool = keyword(
+        False, "places of maxima are computed by plain operators, for runtimes whose MaxPool has "
+        "one output.")  # fmt: skip
+    marks: bool = keyword(
+        True, "say which nodes are the body of which composite; without, the file is smaller, and "
+        "gradtool itself runs it node by node.")  # fmt: skip
+    defaults: bool = keyword(
+        True, "the file holds those of its inputs; onnxruntime's build for the web takes nothing "
+        "for what has one.")  # fmt: skip
+    stock: bool = keyword(
+        False, "check by onnxruntime as well where it is installed, as the command line does."
+    )
+    say: Callable[[str], object] | None = keyword(
+        None, "is told of what a `barrier` does not reach."
+    )
+    own: bool = keyword(False, "the graph is of no more use to the caller: no copy of it is made.")
+
+
+@takes(SaveOptions, documented(SaveOptions))
+def save(  # noqa: D417 - by `takes`
+    graph: Graph, path: str | os.PathLike[str], options: SaveOptions
 ) -> tuple[Path, int]:
     """Write a graph in standard operators, whole or not at all; returns path and bytes.
 
@@ -54,20 +76,6 @@ def save(
     Args:
         graph: a training graph, what `mirror` or `recompute` returned, or a model; left as it is.
         path: the file.
-        force: replace a file that is there.
-        external_data: whether weights lie in a file beside it; `auto`: where they are too large.
-        functions: composites are calls of local functions instead of their bodies.
-        barrier: other runtimes compute again what is recomputed whatever their options; else the
-            file's metadata holds those that stock onnxruntime needs.
-        portable: places of maxima are computed by plain operators, for runtimes whose MaxPool has
-            one output.
-        marks: say which nodes are the body of which composite; without, the file is smaller, and
-            gradtool itself runs it node by node.
-        defaults: the file holds those of its inputs; onnxruntime's build for the web takes nothing
-            for what has one.
-        stock: check by onnxruntime as well where it is installed, as the command line does.
-        say: is told of what a `barrier` does not reach.
-        own: the graph is of no more use to the caller: no copy of it is made.
 
     Raises:
         UsageError: the output exists and `force` is not given, or cannot be written.
@@ -77,27 +85,13 @@ def save(
         training = gt.grad(gt.load("samples/cnn.onnx"))
         path, size = gt.save(training, "cnn.grad.onnx")  # size in bytes
     """
-    return io.save(
-        model_of(graph), path, force=force, external_data=external_data,
-        finish=_finish(
-            functions=functions, barrier=barrier, portable=portable, marks=marks,
-            defaults=defaults, say=say,
-        ),
-        own=own, stock=stock, say=say,
-    )  # fmt: skip
+    (written,) = _written([(model_of(graph), path)], options)
+    return written
 
 
+@takes(SaveOptions, {})
 def save_split(
-    halves: Split,
-    paths: Sequence[str | os.PathLike[str]],
-    *,
-    force: bool = False,
-    external_data: Literal["auto", "always", "never"] = "auto",
-    functions: bool = False,
-    portable: bool = False,
-    stock: bool = False,
-    own: bool = False,
-    say: Callable[[str], object] | None = None,
+    halves: Split, paths: Sequence[str | os.PathLike[str]], options: SaveOptions
 ) -> list[tuple[Path, int]]:
     """Write the two halves of a step, never a new one beside an old one; as `save` does.
 
@@ -105,50 +99,45 @@ def save_split(
         UsageError: an output exists and `force` is not given, or cannot be written.
         InvalidResult: a half is not valid, and neither was written.
     """
-    return io.save_together(
-        list(zip((halves.forward, halves.backward), paths, strict=True)),
-        force=force, external_data=external_data,
-        finish=_finish(functions=functions, portable=portable), own=own, stock=stock, say=say,
+    models = zip((halves.forward, halves.backward), paths, strict=True)
+    return _written(list(models), options)
+
+
+def _written(
+    models: Sequence[tuple[ir.Model, str | os.PathLike[str]]], options: SaveOptions
+) -> list[tuple[Path, int]]:
+    writing = io.WriteOptions(
+        force=options.force, external_data=options.external_data, own=options.own,
+        stock=options.stock, say=options.say, finish=partial(_finish, options=options),
     )  # fmt: skip
+    return io.save_together(models, writing)
 
 
-def _finish(
-    *,
-    functions: bool,
-    portable: bool,
-    barrier: bool = False,
-    marks: bool = True,
-    defaults: bool = True,
-    say: Callable[[str], object] | None = None,
-) -> Callable[[ir.Model], None]:
-    """What turns a graph into one of standard operators, on the copy that is written."""
-
-    def finish(model: ir.Model) -> None:
-        """Lower and clean the copy, in place."""
-        before = set(_unread(model))
-        if any(is_update(node) for node in walk.nodes(model.graph)):
-            lower_updates(Builder(model))
-        refuse_labels(model)
-        if portable:
-            make_portable(model, Builder(model))
-        if functions:
-            localise(model)
-        else:
-            inline(model, in_pieces=barrier and not portable and any(map(is_clone, model.graph)))
-        drop_unread(model)
-        plain_casts(model)
-        if defaults:
-            write_defaults(model)
-        if barrier and set_barriers(model, say=say):
-            open_sizes(model)
-        if not marks:
-            _unmark(model)
-        unread = [name for name in _unread(model) if name not in before]
-        for name in set(unread) - _described(model) if unread else ():
-            del model.graph.initializers[name]
-        ort_options.mark(model)
-
-    return finish
+def _finish(model: ir.Model, options: SaveOptions) -> None:
+    """Turn a graph into one of standard operators, in place, on the copy that is written."""
+    before = set(_unread(model))
+    if any(is_update(node) for node in walk.nodes(model.graph)):
+        lower_updates(Builder(model))
+    refuse_labels(model)
+    if options.portable:
+        make_portable(model, Builder(model))
+    if options.functions:
+        localise(model)
+    else:
+        in_pieces = options.barrier and not options.portable
+        inline(model, in_pieces=in_pieces and any(map(is_clone, model.graph)))
+    drop_unread(model)
+    plain_casts(model)
+    if options.defaults:
+        write_defaults(model)
+    if options.barrier and set_barriers(model, say=options.say):
+        open_sizes(model)
+    if not options.marks:
+        _unmark(model)
+    unread = [name for name in _unread(model) if name not in before]
+    for name in set(unread) - _described(model) if unread else ():
+        del model.graph.initializers[name]
+    ort_options.mark(model)
 
 
 def _described(model: ir.Model) -> set[str]:

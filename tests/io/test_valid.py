@@ -41,7 +41,7 @@ def test_an_invalid_half_leaves_the_other_unwritten(write, tmp_path):
             broken(copy)
 
     with pytest.raises(InvalidResult):
-        io.save_together(pair, finish=second)
+        io.save_together(pair, io.WriteOptions(finish=second))
     assert not (tmp_path / "a.onnx").exists()
 
 
