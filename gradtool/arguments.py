@@ -86,7 +86,9 @@ def takes(
     def decorate(function: Callable[..., R], /) -> Any:
         """The function, called with the fields of the record as its keywords."""
         *own, _ = inspect.signature(function).parameters.values()
-        signature = inspect.Signature([*own, *inspect.signature(record).parameters.values()])
+        parameters = [*own, *inspect.signature(record).parameters.values()]
+        returned = inspect.signature(function).return_annotation
+        signature = inspect.Signature(parameters, return_annotation=returned)
         name = function.__qualname__.removesuffix(".__init__")
 
         @wraps(function)

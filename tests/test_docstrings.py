@@ -104,7 +104,12 @@ def members(kind: type) -> dict[str, Any]:
 def function_of(member: Any) -> Any:
     """The function of a method or a property; None of any other attribute."""
     member = getattr(member, BEHIND.get(type(member), ""), member)
-    return inspect.unwrap(member) if isinstance(member, FunctionType) else None
+    return inspect.unwrap(member, stop=signed) if isinstance(member, FunctionType) else None
+
+
+def signed(function: Any) -> bool:
+    """Whether a function says itself what it takes, as one with the fields of a record does."""
+    return hasattr(function, "__signature__")
 
 
 def reached() -> dict[str, type]:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.arguments import checked
+from gradtool.arguments import takes
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.exec.binding import Binding
@@ -26,7 +26,6 @@ from gradtool.exec.state_ready import put_on as settle
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
 from gradtool.graph.stages import seed_of
-from gradtool.ops.native import Kernels
 from gradtool.ops.shared.runtime_limits import limited
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
@@ -36,11 +35,10 @@ from gradtool.planning.shared_layout import NO_PARTS, Parts
 from gradtool.session.feeding import Batch, counted, scaled
 from gradtool.session.hooking import Hooking
 from gradtool.session.matching import matching
+from gradtool.session.options import SessionOptions
 from gradtool.session.sums import Sums, Updating
+from gradtool.workloads.options import documented
 from gradtool.workloads.rewriting import Graph, model_of
-
-MOST_PLANS = 4
-Ahead = Callable[[Batch], Batch]
 
 
 class Session(Updating, Hooking):
@@ -58,64 +56,33 @@ class Session(Updating, Hooking):
             session.step({**np.load("samples/cnn.npz"), "lr": 0.1}).loss
     """
 
-    @checked
-    def __init__(
-        self,
-        graph: Graph,
-        *,
-        update: Graph | None = None,
-        forward: Graph | None = None,
-        ahead: Ahead | None = None,
-        parts: Parts = NO_PARTS,
-        device: str = "cpu",
-        kernels: Kernels = "numpy",
-        keep_gradients: Sequence[str] = (),
-        check_nan: bool = False,
-        most_plans: int = MOST_PLANS,
-        max_turns: int | None = None,
-        max_dynamic: int | None = None,
-    ) -> None:
+    @takes(SessionOptions, documented(SessionOptions))
+    def __init__(self, graph: Graph, options: SessionOptions) -> None:  # noqa: D417 - by `takes`
         """Bind a graph to a device; planned now if its sizes are known, else by the first step.
 
         Args:
             graph: a training graph, with updates if it was made with an optimizer.
-            update: what a graph that adds up gradients leaves to `Session.update` (see
-                `gradtool.passes.accumulation`).
-            forward: what evaluates, where that is not the forward model inside of the graph (see
-                `gradtool.passes.evaluation`).
-            ahead: gives what a loss needs to know of a batch (see `gradtool.passes.loss_parts`).
-            parts: those of parameters and sums in `update`: by name, that of the whole, and bytes
-                from its start.
-            device: `cpu`, `cuda`, `cuda:N` or `auto`.
-            kernels: `numpy`; `native`: the library computes what it can on the CPU; `exact`:
-                without Winograd's convolutions; those of CUDA are CuPy's.
-            keep_gradients: values inside of the graph, and parameters that it updates, whose
-                gradients are results as well; names or globs.
-            check_nan: a step ends at the first node with a NaN.
-            most_plans: how many plans, for different sizes, are kept: the latest.
-            max_turns: the most turns of loops in a step; docs/limits.md has the default.
-            max_dynamic: the most bytes of values whose sizes depend on data; see there.
 
         Raises:
             MissingData: a weight is absent.
             UsageError: an operator has no kernel, there is no such gradient, or most_plans < 1.
             DeviceError: the device is missing or out of memory, or has no native kernels.
         """
-        updates = None if update is None else model_of(update)
+        updates = None if options.update is None else model_of(options.update)
         self._models = (model_of(graph),) if updates is None else (model_of(graph), updates)
-        self._forward = None if forward is None else model_of(forward)
-        self._ahead = ahead
-        self._limits = max_turns, max_dynamic
-        self._most_plans = _at_least_one(most_plans)
+        self._forward = None if options.forward is None else model_of(options.forward)
+        self._ahead = options.ahead
+        self._limits = options.max_turns, options.max_dynamic
+        self._most_plans = _at_least_one(options.most_plans)
         self._shared = frozenset(self._model.graph.initializers)
-        self._store = Store(open_device(device))
-        self._kernels = require(kernels, self._store.device)
+        self._store = Store(open_device(options.device))
+        self._kernels = require(options.kernels, self._store.device)
         self._hooks = Hooks()
         self._gradients = gradients_of(self._model)
-        self._train = self._resident(self._keeping(keep_gradients))
-        self._sums = None if updates is None else self._summing(updates, parts)
+        self._train = self._resident(self._keeping(options.keep_gradients))
+        self._sums = None if updates is None else self._summing(updates, options.parts or NO_PARTS)
         self._evaluated: dict[bool, Resident] = {}
-        self.check_nan, self._is_open, self.steps = check_nan, True, 0
+        self.check_nan, self._is_open, self.steps = options.check_nan, True, 0
         if not io.symbols(self._model):
             self._expect_updates()
             self._train.plan_ahead()

@@ -1,9 +1,10 @@
 """The folder of a run: one training at a time writes there, and goes on from where one stands."""
+# ruff: noqa: RUF009 - `keyword` makes a field
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +15,17 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.io import contained
-from gradtool.ranks.group import Group
+from gradtool.ranks.group import ALONE, Group
 from gradtool.training import journal as journals
 from gradtool.training.callbacks import Watcher
 from gradtool.training.checkpoints import Checkpoint, Folder, Records, remove
 from gradtool.training.evaluating import require_parts
 from gradtool.training.journal import Journal
 from gradtool.training.setup import Setup
+from gradtool.training.sources import Given
+from gradtool.training.timeline import Timeline
 from gradtool.workloads import plan_files
+from gradtool.workloads.options import keyword
 from gradtool.workloads.strategies import keep
 
 try:
@@ -95,36 +99,52 @@ def _locked(folder: Path) -> BinaryIO:
         file.close()
 
 
-def begun(
-    path: str | os.PathLike[str] | None,
-    setup: Setup,
-    watcher: Watcher,
-    group: Group,
-    rehearse: Rehearse | None = None,
-    *,
-    resume: bool,
-    fresh: bool,
-) -> Begun:
-    """Find where a training goes on, or make room for it; nothing is written before all is found.
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """The options of `Trainer.fit`, whose docstring describes each."""
 
-    `rehearse` is told whether the training has no step left.
+    evaluate: Given | None = keyword(
+        None, "data of evaluations, in the same forms; none by default."
+    )
+    names: Mapping[str, str] | None = keyword(
+        None, "by input, its name in the data, where that differs."
+    )
+    run: str | os.PathLike[str] | None = keyword(
+        None, "a folder for checkpoints and the journal, of one training at a time."
+    )
+    resume: bool = keyword(False, "go on from the newest checkpoint of `run`.")
+    fresh: bool = keyword(False, "remove a training that `run` holds.")
+    watcher: Watcher | None = keyword(None, "hears of each step, evaluation and checkpoint.")
+    group: Group = keyword(
+        ALONE, "the ranks that train together, each on its share of a batch; the first writes."
+    )
+    timeline: Timeline | None = keyword(None, "keeps the spans of the latest steps.")
+    rehearse: Rehearse | None = keyword(
+        None, "is given the training graph, and whether no step is left, before any begins."
+    )
+
+
+def begun(setup: Setup, watcher: Watcher, options: FitOptions) -> Begun:
+    """Find where a training goes on, or make room for it; nothing is written before all is found.
 
     Raises:
         UsageError: the folder holds another training, or a damaged one, or one that is neither
             gone on with nor made anew.
     """
+    path, group, resume = options.run, options.group, options.resume
     if path is None and resume:
         raise UsageError("to resume takes the folder of a run")
     folder = None if path is None else Folder(Path(path), setup.described())
     first, found, records = group.rank == 0, None, None
     if first and folder is not None and resume:
         found = _newest(folder, watcher)
-    if first and rehearse is not None:
+    if first and options.rehearse is not None:
         limits = setup.steps, setup.epochs, setup.options.patience
-        rehearse(setup.graphs.training.model, found is not None and found.progress.is_done(*limits))
+        is_done = found is not None and found.progress.is_done(*limits)
+        options.rehearse(setup.graphs.training.model, is_done)
     require_parts(setup)
     if first and folder is not None and not resume:
-        _clear(folder, fresh=fresh)
+        _clear(folder, fresh=options.fresh)
     if setup.fit is not None:
         watcher.fitted(setup.fit)
         if first and folder is not None:

@@ -22,7 +22,7 @@ from gradtool.program.bind_dims import bound
 from gradtool.ranks.line import Line
 from gradtool.session import Session
 from gradtool.session.feeding import Batch
-from gradtool.session.session import MOST_PLANS, Ahead
+from gradtool.session.options import MOST_PLANS, Ahead
 from gradtool.training.graphs import Graphs
 from gradtool.training.stages import PipelinePosition, evaluated
 

@@ -18,11 +18,11 @@ from typing import Any, Self
 import numpy as np
 
 from gradtool import api
-from gradtool.arguments import checked, hold
+from gradtool.arguments import checked, hold, takes
 from gradtool.errors import UsageError
 from gradtool.io.stored import Reading
 from gradtool.ops.ranks.members import together
-from gradtool.ranks.group import ALONE, Group
+from gradtool.ranks.group import Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
 from gradtool.training import runs, stopping
@@ -41,6 +41,7 @@ from gradtool.training.staged import StagedLoop
 from gradtool.training.stages import require_ranks
 from gradtool.training.timeline import Timeline, Traced
 from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.options import documented
 from gradtool.workloads.rewriting import Graph, model_of
 
 Array = np.ndarray[Any, Any]
@@ -111,21 +112,8 @@ class Trainer:
 
     # --------------------------------------------------------------------- fitting
 
-    @checked
-    def fit(
-        self,
-        data: Given,
-        *,
-        evaluate: Given | None = None,
-        names: Mapping[str, str] | None = None,
-        run: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        fresh: bool = False,
-        watcher: Watcher | None = None,
-        group: Group = ALONE,
-        timeline: Timeline | None = None,
-        rehearse: runs.Rehearse | None = None,
-    ) -> History:
+    @takes(runs.FitOptions, documented(runs.FitOptions))
+    def fit(self, data: Given, options: runs.FitOptions) -> History:  # noqa: D417 - by `takes`
         """Train on data, from the weights of the model or from the newest checkpoint of `run`.
 
         A signal that asks for the end (Ctrl-C, SIGTERM, SIGHUP) is heard after the step that runs,
@@ -134,15 +122,6 @@ class Trainer:
         Args:
             data: a path, `module:function`, arrays by name that hold all examples, or a function
                 that yields batches (see `gradtool.training.sources`).
-            evaluate: data of evaluations, in the same forms; none by default.
-            names: by input, its name in the data, where that differs.
-            run: a folder for checkpoints and the journal, of one training at a time.
-            resume: go on from the newest checkpoint of `run`.
-            fresh: remove a training that `run` holds.
-            watcher: hears of each step, evaluation and checkpoint.
-            group: the ranks that train together, each on its share of a batch; the first writes.
-            timeline: keeps the spans of the latest steps.
-            rehearse: is given the training graph, and whether no step is left, before any begins.
 
         Returns:
             The losses and evaluations, and why the training ended.
@@ -153,11 +132,12 @@ class Trainer:
             GradtoolError: the loss is no number any more.
         """
         self.close()
-        writes = run if group.rank == 0 else None
+        group, timeline = options.group, options.timeline
+        writes = options.run if group.rank == 0 else None
         with stopping.listening() as asked, runs.held(writes):
-            watcher = Watchers(watcher or Watcher(), asked)
-            setup = self._prepared(data, evaluate, names or {}, watcher, group)
-            begun = runs.begun(run, setup, watcher, group, rehearse, resume=resume, fresh=fresh)
+            watcher = Watchers(options.watcher or Watcher(), asked)
+            setup = self._prepared(data, watcher, options)
+            begun = runs.begun(setup, watcher, options)
             self._folder = begun.folder
             if timeline is not None:
                 group = Traced(group, timeline)
@@ -170,17 +150,13 @@ class Trainer:
         asked.pass_on()
         return history
 
-    def _prepared(
-        self,
-        data: Given,
-        evaluate: Given | None,
-        names: Mapping[str, str],
-        watcher: Watcher,
-        group: Group,
-    ) -> Setup:
-        options, stages = self._options, self._options.stages
-        require_ranks(group.size, stages, options.shard, sync_batchnorm=options.sync_batchnorm)
-        return prepared(self._recipe, options, data, evaluate, names, watcher, group.size // stages)
+    def _prepared(self, data: Given, watcher: Watcher, fit: runs.FitOptions) -> Setup:
+        options, ranks = self._options, fit.group.size
+        require_ranks(ranks, options.stages, options.shard, sync_batchnorm=options.sync_batchnorm)
+        return prepared(
+            self._recipe, options, data, fit.evaluate, fit.names or {}, watcher,
+            ranks // options.stages,
+        )  # fmt: skip
 
     def _run(
         self,
