@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from gradtool.reports.ranks import RankLayout
 from gradtool.reports.stages import StageLayout
 from gradtool.training.callbacks import Watcher
 from gradtool.training.graphs import Recipe, graphs_of
-from gradtool.training.layouts import layout
+from gradtool.training.layouts import PaperTraining, layout
 from gradtool.training.links import Link
 from gradtool.training.options import TrainOptions
 from gradtool.training.reference_machine import step_seconds
@@ -97,13 +98,12 @@ def on_paper(path: str, group: Ranks, way: str) -> RankLayout | StageLayout:
     wanted = GradOptions(loss="ce", optimizer="adamw")
     recipe = Recipe(partial(training_graph, gt.load(path)), wanted)
     graphs = graphs_of(recipe, TrainOptions(), in_two=True)
+    paper = PaperTraining(graphs, recipe.updates, {}, LINK, step_seconds)
     if way not in LINES:
-        return layout(graphs, recipe.updates, {}, group, LINK, shard=way, seconds=step_seconds)
+        return layout(paper, group, shard=way)
     stages, shard = line(way, group)
-    found = pipeline(
-        graphs, recipe.updates, {}, LINK, stages=stages, replicas=group.size // stages,
-        micro_batches=stages, shard=shard, seconds=step_seconds,
-    )  # fmt: skip
+    several, replicas = replace(paper, micro_batches=stages), group.size // stages
+    found = pipeline(several, stages=stages, replicas=replicas, shard=shard)
     return found.stages[group.rank % stages]
 
 

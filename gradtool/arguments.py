@@ -149,11 +149,12 @@ def hold(name: str, values: Mapping[str, object], annotated: Callable[..., Any])
 def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
     """The annotations that can be resolved now; others hold nothing."""
     found: dict[str, Any] = {}
-    known = vars(sys.modules[annotated.__module__])
-    for name, annotation in annotated.__annotations__.items():
-        alone = types.SimpleNamespace(__annotations__={name: annotation})
-        with suppress(NameError):  # what is imported for type checkers alone
-            found |= typing.get_type_hints(alone, globalns=known, include_extras=True)
+    for owner in reversed(getattr(annotated, "__mro__", (annotated,))):
+        known = vars(sys.modules[owner.__module__])
+        for name, annotation in inspect.get_annotations(owner).items():
+            alone = types.SimpleNamespace(__annotations__={name: annotation})
+            with suppress(NameError):  # what is imported for type checkers alone
+                found |= typing.get_type_hints(alone, globalns=known, include_extras=True)
     return found
 
 

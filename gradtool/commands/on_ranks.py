@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from gradtool.commands.call import Call
     from gradtool.commands.output import Reporter
     from gradtool.ops.native import Kernels
-    from gradtool.passes.update_groups import Updates
     from gradtool.program import Step
     from gradtool.reports.ranks import Setup, Sharding
-    from gradtool.training.graphs import Graphs
-    from gradtool.training.links import Link
+    from gradtool.training.layouts import PaperTraining
 
     Show = Callable[[Reporter, str], None]
 
@@ -83,6 +81,7 @@ def report(
     from gradtool.commands.train import recipe_of
     from gradtool.passes.synchronized import synchronized
     from gradtool.training.graphs import graphs_of, require_forward
+    from gradtool.training.layouts import PaperTraining
     from gradtool.training.links import Link, parse_rate, parse_time
     from gradtool.training.options import TrainOptions
 
@@ -105,9 +104,9 @@ def report(
         if options["sync_batchnorm"]:
             graphs = graphs.planned(synchronized(graphs.model, replicas))
         known = dict.fromkeys(io.symbols(graphs.model), 1)
+        paper = PaperTraining(graphs, recipe.updates, known, link, priced.seconds, parts, kernels)
         given = Asked(
-            asked.source, graphs, recipe.updates, known, ranks, link, parts, optimizer, kernels,
-            priced,
+            asked.source, paper, ranks, optimizer, priced.name,
             f"link {options['link'] or LINK}, latency {options['latency'] or LATENCY}; "
             f"time of nodes: {priced.name}",
         )  # fmt: skip
@@ -124,24 +123,20 @@ class Asked:
     """What is laid out, and on what; `told` is what there is to say of the link and of times."""
 
     source: str
-    graphs: Graphs
-    updates: Updates
-    dims: dict[str, int]
+    paper: PaperTraining
     ranks: int
-    link: Link
-    micro_batches: int
     optimizer: str
-    kernels: Kernels
-    priced: Prices
+    cost: str
     told: str
 
     @property
     def how(self) -> Setup:
         """The same for a document."""
+        paper = self.paper
         return {
-            "optimizer": self.optimizer, "kernels": self.kernels,
-            "micro_batches": self.micro_batches, "link_bytes_per_second": self.link.rate,
-            "latency_seconds": self.link.latency, "cost": self.priced.name,
+            "optimizer": self.optimizer, "kernels": paper.kernels,
+            "micro_batches": paper.micro_batches, "link_bytes_per_second": paper.link.rate,
+            "latency_seconds": paper.link.latency, "cost": self.cost,
         }  # fmt: skip
 
 
@@ -154,9 +149,7 @@ def _sharded(asked: Asked, options: dict[str, Any]) -> Show:
     shards = [options["shard"]] if options["shard"] else every
     found = [
         layout(
-            asked.graphs, asked.updates, asked.dims, OnPaper(0, asked.ranks), asked.link,
-            shard=shard, micro_batches=asked.micro_batches, kernels=asked.kernels,
-            seconds=asked.priced.seconds, tables=options["shard_tables"],
+            asked.paper, OnPaper(0, asked.ranks), shard=shard, tables=options["shard_tables"],
             staleness=options["staleness"] or 0,
         )
         for shard in shards
@@ -164,7 +157,7 @@ def _sharded(asked: Asked, options: dict[str, Any]) -> Show:
 
     def show(reporter: Reporter, form: str) -> None:
         if form == "json":
-            reporter.json(ranks_json(found, asked.source, asked.ranks, asked.dims, asked.how))
+            reporter.json(ranks_json(found, asked.source, asked.ranks, asked.paper.dims, asked.how))
             return
         title = f"{asked.source} on {asked.ranks} ranks, {asked.optimizer}"
         reporter.table(ranks_table(found, title, asked.told), form)
@@ -182,11 +175,7 @@ def _staged(asked: Asked, options: dict[str, Any]) -> Show:
 
     stages: int = options["stages"]
     shard: Literal["none", "optimizer"] = options["shard"] or "none"
-    found = pipeline(
-        asked.graphs, asked.updates, asked.dims, asked.link, stages=stages,
-        replicas=asked.ranks // stages, micro_batches=asked.micro_batches, shard=shard,
-        kernels=asked.kernels, seconds=asked.priced.seconds,
-    )  # fmt: skip
+    found = pipeline(asked.paper, stages=stages, replicas=asked.ranks // stages, shard=shard)
     title = f"{asked.source} in {stages} stages on {asked.ranks} ranks, {asked.optimizer}"
     title += "" if shard == "none" else " sharded"
 
@@ -195,7 +184,7 @@ def _staged(asked: Asked, options: dict[str, Any]) -> Show:
         texts = {} if path is None else {path: pipeline_page(title, found, asked.told)}
         sizes = save(texts, force=options["force"])
         if form == "json":
-            told = asked.source, asked.ranks, asked.dims, asked.how
+            told = asked.source, asked.ranks, asked.paper.dims, asked.how
             reporter.json(stages_json(found, *told, sizes))
             return
         reporter.table(stages_table(found, title, asked.told), form)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
 import onnx_ir as ir
 
+from gradtool.arguments import takes
 from gradtool.errors import ModelError, UsageError
 from gradtool.graph import branches
 from gradtool.graph.limits import DEFAULT, Limits
@@ -47,18 +49,22 @@ def _keep_none(domain: str, name: str) -> bool:  # noqa: ARG001 - the signature 
     return False
 
 
-def load(
-    source: str | os.PathLike[str] | read.Held,
-    *,
-    dims: Mapping[str, int] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    batch: int | None = None,
-    values: Mapping[str, object] | None = None,
-    opset: int | None = None,
-    keep_function: KeepFunction = _keep_none,
-    rewrite: Rewrite | None = None,
-    limits: Limits = DEFAULT,
-) -> ir.Model:
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """How a model is loaded: its sizes and values, its opset, and what is done meanwhile."""
+
+    dims: Mapping[str, int] | None = None
+    shapes: Mapping[str, Sequence[int]] | None = None
+    batch: int | None = None
+    values: Mapping[str, object] | None = None
+    opset: int | None = None
+    keep_function: KeepFunction = _keep_none
+    rewrite: Rewrite | None = None
+    limits: Limits = DEFAULT
+
+
+@takes(LoadOptions, {})
+def load(source: str | os.PathLike[str] | read.Held, options: LoadOptions) -> ir.Model:
     """Read, check and complete a model; `-` is standard input, and `read.Held` is in memory.
 
     Every value has the type and shape that inference finds, whatever the file declares. The
@@ -73,6 +79,7 @@ def load(
         ModelError: the file is not a model that can be trusted, and why.
         UsageError: dims, shapes, batch or values do not fit the model.
     """
+    limits, keep_function = options.limits, options.keep_function
     path, proto, where = read.from_anywhere(source, limits)
     streamed = proto.SerializeToString() if source == "-" else None
     folder = external.Folder(path)
@@ -84,17 +91,17 @@ def load(
         hints += declared.passed_on(proto)
         lift_constants.lift(proto, keep_function)
         version = structure.opset_version(proto)
-        target = _target(version, opset)
+        target = _target(version, options.opset)
         model = deserialize(opsets.settle(proto, version, target))
         TrainingInfo.of(model).require(model.graph)
         file_tensors.attach(model, folder.find)
         inline_functions(model, keep_function, limits)
         said = declared.collect(model)
         with shape_limits.within(limits):
-            told = constants.settle(model, values or {})
-        if rewrite is not None:
-            rewrite(model)
-        dimensions.bind(model, dims or {}, shapes or {}, batch, told)
+            told = constants.settle(model, options.values or {})
+        if options.rewrite is not None:
+            options.rewrite(model)
+        dimensions.bind(model, options.dims or {}, options.shapes or {}, options.batch, told)
         dimensions.check_count(model, limits)
         hints += _inferred(model, said, limits)
     except ModelError as error:

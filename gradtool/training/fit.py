@@ -37,7 +37,6 @@ BATCHES = 3  # that are held beside the arena: one in use, one ready, one being 
 OWN = 2 << 20  # bytes that Python and libraries allocate while steps run,
 OWN_FROM = 8 * OWN  # of memories of so many bytes: smaller ones are of the arena alone
 
-OnCandidate = Callable[[int, int], object]
 Dims = Mapping[str, int]
 
 
@@ -86,17 +85,13 @@ def fitted(
     batch_bytes: int,
     batch: int,
     parts: Iterable[int],
-    graphs_in: Callable[[int], Graphs],
-    dims_of: Callable[[Graphs, int], Dims],
-    evaluated_at: Callable[[Graphs, int], Sequence[Dims]],
+    step_in: Callable[[int, int], tuple[Graphs, Dims, Sequence[Dims]]],
     kernels: Kernels,
-    on_candidate: OnCandidate = lambda _parts, _examples: None,
 ) -> Fit:
     """What takes the least predicted time of all that fits into `memory` bytes.
 
-    A batch takes `batch_bytes` (see `beside_arena`).  `graphs_in` has the graphs of a step in so
-    many parts, `dims_of` the sizes of so many examples; `evaluated_at` has the sizes at which steps
-    of so many examples are evaluated.
+    A batch takes `batch_bytes` (see `beside_arena`).  Of a step in so many parts of so many
+    examples, `step_in` has the graphs, the sizes, and the sizes of its evaluations.
 
     Raises:
         UsageError: nothing fits; what was found to need least is named.
@@ -104,10 +99,9 @@ def fitted(
     tried: list[Candidate] = []
     beside = beside_arena(memory, batch_bytes)
     for count in parts:
-        graphs, examples = graphs_in(count), batch // count
-        on_candidate(count, examples)
-        dims = dims_of(graphs, examples)
-        arena = _Arena(graphs, dims, evaluated_at(graphs, examples), kernels)
+        examples = batch // count
+        graphs, dims, evaluated = step_in(count, examples)
+        arena = _Arena(graphs, dims, evaluated, kernels)
         tried.append(_tried(max(memory - beside, 0), count, examples, graphs, dims, arena))
         if tried[-1].plan == KEEP and tried[-1].time is not None:
             break

@@ -45,25 +45,34 @@ class OnPaper(Group):
     size: int
 
 
+@dataclass(frozen=True)
+class PaperTraining:
+    """Graphs in two halves at the sizes of one micro-batch, the link of ranks, and times."""
+
+    graphs: Graphs
+    updates: Updates
+    dims: Mapping[str, int]
+    link: Link
+    seconds: Seconds
+    micro_batches: int = 1
+    kernels: Kernels = "exact"
+
+
 def layout(
-    graphs: Graphs,
-    updates: Updates,
-    dims: Mapping[str, int],
+    paper: PaperTraining,
     group: Group,
-    link: Link,
     *,
     shard: Sharding,
     tables: Sequence[str] = (),
     staleness: int = 0,
-    micro_batches: int = 1,
-    kernels: Kernels = "exact",
-    seconds: Seconds,
 ) -> RankLayout:
-    """A rank of a group that trains graphs in two halves, at the sizes of one micro-batch.
+    """A rank of a group that trains.
 
     Raises:
         UsageError: what is asked for of updates cannot be.
     """
+    graphs, updates, dims, link = paper.graphs, paper.updates, paper.dims, paper.link
+    micro_batches, kernels, seconds = paper.micro_batches, paper.kernels, paper.seconds
     part, apart = None, frozenset[str]()
     if tables and group.size > 1:
         graphs, found = tabled(graphs, updates, None, group, tables, staleness, dims, micro_batches)

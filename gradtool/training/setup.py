@@ -21,7 +21,7 @@ from gradtool.passes.update_groups import Updates
 from gradtool.training.callbacks import Watcher
 from gradtool.training.data import Arrays, BoundDataset, InputSpec
 from gradtool.training.examples import fixed_inside
-from gradtool.training.fit import Fit, fitted, parts_of
+from gradtool.training.fit import Dims, Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
@@ -319,24 +319,17 @@ def _fitted(
         found = graphs_of(recipe, options, in_two=in_two, takes=data[0].takes)
         return evaluated_in_parts(found, data[0].takes) if evaluates and not in_two else found
 
-    def evaluated_at(graphs: Graphs, examples: int) -> list[dict[str, int]]:
-        counts = [(each, examples) for each in data[1:]]
-        model = evaluation(graphs.model) if counts else graphs.model
-        return [_dims(model, each, count) for each, count in counts]
+    def step_in(parts: int, examples: int) -> tuple[Graphs, Dims, list[Dims]]:
+        graphs = graphs_in(in_two=parts > 1 or options.loss_scale is not None)
+        watcher.tries(parts, examples)
+        dims = _dims(graphs.model, data[0], examples)
+        model = evaluation(graphs.model) if evaluates else graphs.model
+        return graphs, dims, [_dims(model, each, examples) for each in data[1:]]
 
     counts = parts_of(batch) if fixed is None else [options.micro_batches]
     if len(counts) > 1 and graphs_in(in_two=True).parts.kind is None:
         why = graphs_in(in_two=True).parts.why
         watcher.said(f"the loss mixes the examples of a batch ({why}): it is computed in one part")
         counts = [1]
-    return fitted(
-        memory,
-        sum(array.nbytes for array in _sample(data[0], batch).values()),
-        batch,
-        counts,
-        lambda parts: graphs_in(in_two=parts > 1 or options.loss_scale is not None),
-        lambda graphs, examples: _dims(graphs.model, data[0], examples),
-        evaluated_at,
-        kernels,
-        watcher.tries,
-    )
+    batch_bytes = sum(array.nbytes for array in _sample(data[0], batch).values())
+    return fitted(memory, batch_bytes, batch, counts, step_in, kernels)

@@ -6,7 +6,7 @@ of its turns, one forward and one backward after the other, by the α-β model o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,44 +16,47 @@ from gradtool.exec.run import sized_and_planned
 from gradtool.ops.native import Kernels
 from gradtool.passes.pipeline_cut import Cut
 from gradtool.passes.residuals import Sizes
-from gradtool.passes.update_groups import Updates
 from gradtool.planning.pipeline import Drawn, Pace, in_flight, timeline
 from gradtool.planning.plan import Plan
 from gradtool.program import Step
 from gradtool.reports.stages import Interval, Pipeline, StageLayout
 from gradtool.training.graphs import Graphs
-from gradtool.training.layouts import OnPaper, Seconds, arena_of, buckets_of, running, spread_of
+from gradtool.training.layouts import (
+    OnPaper,
+    PaperTraining,
+    Seconds,
+    arena_of,
+    buckets_of,
+    running,
+    spread_of,
+)
 from gradtool.training.links import Link
 from gradtool.training.sharding import Shard
 from gradtool.training.stages import balanced, sized, staged
 
 
 def pipeline(
-    graphs: Graphs,
-    updates: Updates,
-    dims: Mapping[str, int],
-    link: Link,
+    paper: PaperTraining,
     *,
     stages: int,
     replicas: int,
-    micro_batches: int,
     shard: Literal["none", "optimizer"] = "none",
-    kernels: Kernels = "exact",
-    seconds: Seconds,
 ) -> Pipeline:
-    """Lay graphs in two halves out in stages, at the sizes of one micro-batch.
+    """Lay a training out in stages.
 
     With `shard`, of an optimizer's state a rank has the part that the first of the replicas has.
 
     Raises:
         UsageError: the model cannot be cut into so many.
     """
-    model = sized(graphs, dims)
+    graphs, link, seconds = paper.graphs, paper.link, paper.seconds
+    micro_batches, kernels = paper.micro_batches, paper.kernels
+    model = sized(graphs, paper.dims)
     cut = balanced(graphs, model, stages, micro_batches, seconds)
     behind = OnPaper(0, replicas)
     each = [
         _Stage.of(
-            number, staged(graphs, updates, None, cut, number, micro_batches, behind, shard),
+            number, staged(graphs, paper.updates, None, cut, number, micro_batches, behind, shard),
             micro_batches, kernels, _of_turns(seconds),
         )
         for number in range(stages)

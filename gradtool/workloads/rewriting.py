@@ -1,4 +1,5 @@
 """Training graphs that take less memory, as the Python interface makes them."""
+# ruff: noqa: RUF009 - `keyword` makes a field
 
 from __future__ import annotations
 
@@ -8,16 +9,17 @@ from functools import partial
 
 import onnx_ir as ir
 
-from gradtool.arguments import Seed, checked
+from gradtool.arguments import Seed, checked, takes
 from gradtool.errors import UsageError
 from gradtool.graph.stages import require_no_updates
 from gradtool.ops.native import Kernels
 from gradtool.planning.plan import Plan
 from gradtool.planning.search.proof import Proof
 from gradtool.workloads.goals import Budget, Goal, options_of
-from gradtool.workloads.names import POINTS
+from gradtool.workloads.options import documented, keyword
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import Strategy, extra_flops, workload, write
+from gradtool.workloads.recompute_options import RecomputeOptions
 from gradtool.workloads.training import TrainingGraph
 from gradtool.workloads.workload import Workload
 
@@ -124,19 +126,55 @@ def mirror(
     return _rewritten(graph, strategy, dims, kernels)
 
 
-@checked
-def recompute(
-    graph: Graph,
-    goal: Goal,
-    *,
-    strategy: str | None = None,
-    optimizer: str = "none",
-    cost: str = "flops",
-    seed: Seed = 0,
-    time_limit: float | None = None,
-    prove: bool = False,
-    dims: Mapping[str, int] | None = None,
-    kernels: Kernels = "numpy",
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How far plans are searched for, for which sizes and kernels."""
+
+    strategy: str | None = keyword(
+        None, "what finds a budget or a slowdown: `optimal`, the default, or `min-cut`."
+    )
+    optimizer: str = keyword(
+        "none", "whose state is part of a budget (a graph that holds its updates has it in it)."
+    )
+    cost: str = keyword(
+        "flops", "what extra work is: `flops`, `time` measured now, or a file of measured times."
+    )
+    seed: Seed = keyword(0, "that of the search.")
+    time_limit: float | None = keyword(
+        None, "seconds in which a search goes deeper; without, the same question has the same "
+        "answer everywhere.")  # fmt: skip
+    dims: Mapping[str, int] | None = keyword(
+        None, "sizes of open symbols to plan for, by name; none by default."
+    )
+    kernels: Kernels = keyword("numpy", 'those to plan for: `"numpy"`, `"native"` or `"exact"`.')
+
+    def asked(self, graph: Graph, goal: Goal) -> RecomputeOptions:
+        """The same for a goal.
+
+        Raises:
+            UsageError: the graph has an optimizer and one is named.
+        """
+        if self.optimizer != "none":
+            require_no_updates(model_of(graph))
+        beside = {name: value for name, value in vars(self).items() if name not in _OF_A_GRAPH}
+        return options_of(goal, **beside)
+
+
+_OF_A_GRAPH = ("dims", "kernels")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteOptions(SearchOptions):
+    """The options of `recompute`, whose docstring describes each."""
+
+    prove: bool = keyword(
+        False, "`time_limit` (or two minutes) goes into the bound, and a plan that reaches it."
+    )
+
+
+@takes(RewriteOptions, documented(RewriteOptions))
+def recompute(  # noqa: D417 - by `takes`
+    graph: Graph, goal: Goal, options: RewriteOptions
 ) -> Rewritten:
     """A training graph that computes parts of forward again: the same bits in less memory.
 
@@ -146,15 +184,6 @@ def recompute(
         graph: a training graph.
         goal: the name of a strategy (of `strategies.STRATEGIES`), `Budget`, `Slowdown`,
             `Checkpoints`, or a plan that `load_plan` read.
-        strategy: what finds a budget or a slowdown: `optimal`, the default, or `min-cut`.
-        optimizer: whose state is part of a budget (a graph that holds its updates has it in it).
-        cost: what extra work is: `flops`, `time` measured now, or a file of measured times.
-        seed: that of the search.
-        time_limit: seconds in which a search goes deeper; without, the same question has the same
-            answer everywhere.
-        prove: those seconds (or two minutes) go into the bound, and a plan that reaches it.
-        dims: sizes of open symbols to plan for, by name; none by default.
-        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
 
     Raises:
         UsageError: there is no such strategy or checkpoint, sizes are open, or the graph has an
@@ -166,18 +195,8 @@ def recompute(
         less = gt.recompute(training, gt.Budget("80%"), strategy="min-cut")
         less.plan.peak, less.proof.extra  # bytes, FLOPs
     """
-    if optimizer != "none":
-        require_no_updates(model_of(graph))
-    asked = options_of(
-        goal,
-        strategy,
-        optimizer=optimizer,
-        cost=cost,
-        seed=seed,
-        time_limit=time_limit,
-        prove=prove,
-    )
-    return _rewritten(graph, asked.plans(), dims, kernels)
+    asked = options.asked(graph, goal)
+    return _rewritten(graph, asked.plans(), options.dims, options.kernels)
 
 
 @dataclass(frozen=True)
@@ -189,23 +208,12 @@ class Points:
     state: int
 
 
-@checked
-def frontier(
-    graph: Graph,
-    points: int = POINTS,
-    *,
-    strategy: str | None = None,
-    optimizer: str = "none",
-    cost: str = "flops",
-    seed: Seed = 0,
-    time_limit: float | None = None,
-    dims: Mapping[str, int] | None = None,
-    kernels: Kernels = "numpy",
-) -> Points:
+@takes(SearchOptions, {})
+def frontier(graph: Graph, points: int, options: SearchOptions) -> Points:
     """The cheapest plans within several budgets, from the least peak found to keeping everything.
 
     Each has a `plan` and a `proof` with its budget, extra work and bound; work never rises with
-    the budget.  Options are those of `recompute`.
+    the budget.
 
     Raises:
         UsageError: sizes are open that `dims` does not give, there is no such strategy, or the
@@ -214,22 +222,13 @@ def frontier(
     from gradtool.workloads.budgets.frontier import frontier as frontier_of
     from gradtool.workloads.budgets.limits import Budget as Limit
 
-    if optimizer != "none":
-        require_no_updates(model_of(graph))
+    asked = options.asked(graph, Budget("min"))
     if points < LEAST_POINTS:
         raise UsageError(f"a frontier has {LEAST_POINTS} points at least, not {points}")
-    asked = options_of(
-        Budget("min"),
-        strategy,
-        optimizer=optimizer,
-        cost=cost,
-        seed=seed,
-        time_limit=time_limit,
-    )
     asked.plans()  # which refuses what does not go together
-    work = workload(model_of(graph), dims, kernels)
+    work = workload(model_of(graph), options.dims, options.kernels)
     search = asked.search()(work)
-    state = Limit.of("min", optimizer).state(work)
+    state = Limit.of("min", options.optimizer).state(work)
     return Points(tuple(frontier_of(work, points, search)), work.kept, state)
 
 

@@ -14,7 +14,7 @@ import gradtool as gt
 from gradtool.commands.schema import schema_named
 from gradtool.passes.synchronized import synchronized
 from gradtool.training.graphs import Recipe, graphs_of
-from gradtool.training.layouts import OnPaper, layout
+from gradtool.training.layouts import OnPaper, PaperTraining, layout
 from gradtool.training.links import Link
 from gradtool.training.options import TrainOptions
 from gradtool.training.reference_machine import step_seconds
@@ -32,10 +32,8 @@ def on_paper(optimizer, rank, *, shard, parts=1, link=LINK):
     recipe = Recipe(partial(training_graph, model), wanted)
     graphs = graphs_of(recipe, TrainOptions(optimizer=optimizer), in_two=True)
     dims = {"batch": 2} if isinstance(model.graph.inputs[0].shape[0].value, str) else {}
-    return layout(
-        graphs, recipe.updates, dims, OnPaper(rank, 4), link,
-        shard=shard, micro_batches=parts, seconds=step_seconds,
-    )  # fmt: skip
+    paper = PaperTraining(graphs, recipe.updates, dims, link, step_seconds, parts)
+    return layout(paper, OnPaper(rank, 4), shard=shard)
 
 
 @pytest.mark.sample(5, 2)
@@ -73,8 +71,8 @@ def test_statistics_of_all_ranks_are_planned_and_take_messages(seed):
     recipe = Recipe(partial(training_graph, model), wanted)
     graphs = graphs_of(recipe, TrainOptions(optimizer=options["optimizer"]), in_two=True)
     apart, whole = (
-        layout(each, recipe.updates, {"batch": 2}, OnPaper(0, 4), LINK, shard="none",
-               micro_batches=2, seconds=step_seconds)
+        layout(PaperTraining(each, recipe.updates, {"batch": 2}, LINK, step_seconds, 2),
+               OnPaper(0, 4), shard="none")
         for each in (graphs, graphs.planned(synchronized(graphs.model, 4)))
     )  # fmt: skip
 

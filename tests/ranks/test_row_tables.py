@@ -19,7 +19,7 @@ from gradtool.io import safetensors
 from gradtool.training import row_tables
 from gradtool.training.callbacks import Watcher
 from gradtool.training.graphs import Recipe, graphs_of
-from gradtool.training.layouts import OnPaper, layout
+from gradtool.training.layouts import OnPaper, PaperTraining, layout
 from gradtool.training.links import Link
 from gradtool.training.options import TrainOptions
 from gradtool.training.reference_machine import step_seconds
@@ -293,14 +293,14 @@ def test_each_rank_has_the_arena_that_is_planned_on_paper(case):
             return trainer.session.arena_bytes
 
     for rank, taken in enumerate(on_ranks(ranks, work)):
+        dims = {"batch": 8 // ranks // parts}
         planned = layout(
-            graphs, recipe.updates, {"batch": 8 // ranks // parts}, OnPaper(rank, ranks),
-            Link(1e9, 1e-5),
-            shard=several["shard"], tables=several["shard_tables"], staleness=case % 2,
-            micro_batches=parts, seconds=step_seconds,
+            PaperTraining(graphs, recipe.updates, dims, Link(1e9, 1e-5), step_seconds, parts),
+            OnPaper(rank, ranks), shard=several["shard"], tables=several["shard_tables"],
+            staleness=case % 2,
         )  # fmt: skip
         assert planned.peak_bytes == taken
-        assert planned.sending > 0
+        assert planned.sending_seconds > 0
 
 
 def test_a_report_shows_tables_by_rows(tmp_path, run):

@@ -15,6 +15,7 @@ import gradtool as gt
 from gradtool.commands.schema import schema_named
 from gradtool.passes.synchronized import synchronized
 from gradtool.training.graphs import Recipe, graphs_of
+from gradtool.training.layouts import PaperTraining
 from gradtool.training.links import Link
 from gradtool.training.options import TrainOptions
 from gradtool.training.reference_machine import step_seconds
@@ -37,10 +38,8 @@ def on_paper(ranks, stages, case, link=LINK, parts=None, shard="none"):
     parts = parts or options["micro_batches"]
     fixed = isinstance(model.graph.inputs[0].shape[0], int)
     dims = {} if fixed else {"batch": 8 // parts // replicas}
-    return pipeline(
-        graphs, recipe.updates, dims, link, stages=stages, replicas=replicas, micro_batches=parts,
-        shard=shard, kernels="numpy", seconds=step_seconds,
-    )  # fmt: skip
+    paper = PaperTraining(graphs, recipe.updates, dims, link, step_seconds, parts, "numpy")
+    return pipeline(paper, stages=stages, replicas=replicas, shard=shard)
 
 
 @supported
