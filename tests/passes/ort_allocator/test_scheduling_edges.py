@@ -16,9 +16,9 @@ import gradtool as gt
 from gradtool.graph.metadata import BARRIER
 from gradtool.graph.reads import reads
 from gradtool.ops.composites.calls import inline
-from gradtool.passes.barrier import barrier
-from gradtool.passes.control_edges import is_backward
-from gradtool.passes.strip_barriers import strip_barriers
+from gradtool.passes.ort_allocator.barrier import barrier
+from gradtool.passes.ort_allocator.control_edges import is_backward
+from gradtool.passes.ort_allocator.strip_barriers import strip_barriers
 
 LARGE = """g (float[8, 4, 48, 48] x, float[4, 4, 3, 3] w1, float[4, 4, 3, 3] w2) => (y) {
     a = Conv <pads = [1, 1, 1, 1]> (x, w1)

@@ -11,7 +11,7 @@ from gradtool.graph import walk
 from gradtool.graph.metadata import PLACE
 from gradtool.graph.predicates import has_sizes, is_tensor
 from gradtool.graph.reads import reads
-from gradtool.passes.control_edges import is_large
+from gradtool.passes.ort_allocator.control_edges import is_large
 
 # Operators whose result onnxruntime writes where the operand dies: no other elementwise ones, and
 # two that take turns in two places would hold both.

@@ -16,7 +16,7 @@ from gradtool.emit.builder import Builder
 from gradtool.graph.metadata import BARRIER, STAGE
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.reads import reads
-from gradtool.passes.control_edges import (
+from gradtool.passes.ort_allocator.control_edges import (
     LAYOUTS,
     behind,
     bytes_of,

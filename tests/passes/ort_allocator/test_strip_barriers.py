@@ -7,8 +7,8 @@ from graphs import lines, parse
 
 import gradtool as gt
 from gradtool.graph.metadata import BARRIER
-from gradtool.passes.barrier import barrier
-from gradtool.passes.strip_barriers import strip_barriers
+from gradtool.passes.ort_allocator.barrier import barrier
+from gradtool.passes.ort_allocator.strip_barriers import strip_barriers
 
 CHAIN = """g (float[5] x) => (y) {
     h1 = Tanh (x) h2 = Tanh (h1) h3 = Tanh (h2) y = Tanh (h3)

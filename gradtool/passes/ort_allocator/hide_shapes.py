@@ -21,8 +21,8 @@ from gradtool.graph.metadata import BARRIER, notes
 from gradtool.graph.predicates import FLOATS, INTEGERS
 from gradtool.graph.reads import reads
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.passes._forward_positions import may_be_large, name_places
-from gradtool.passes.control_edges import SIZES, before, passing, same_shape, zero_of
+from gradtool.passes.ort_allocator.control_edges import SIZES, before, passing, same_shape, zero_of
+from gradtool.passes.ort_allocator.place_names import may_be_large, name_places
 
 TOLD = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0, "Resize": 3}  # sizes by an operand
 

@@ -27,7 +27,7 @@ from gradtool.graph.metadata import BARRIER, STAGE
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.prune import inner_nodes
 from gradtool.graph.reads import reads
-from gradtool.passes.control_edges import (
+from gradtool.passes.ort_allocator.control_edges import (
     LAYOUTS,
     before,
     behind,
@@ -40,7 +40,7 @@ from gradtool.passes.control_edges import (
     passing,
     zero_of,
 )
-from gradtool.passes.scheduling_edges import (
+from gradtool.passes.ort_allocator.scheduling_edges import (
     hold_constants,
     hold_forward,
     hold_gradients,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import gradtool as gt
 from gradtool.graph.metadata import BARRIER
 from gradtool.ops.composites.calls import inline
-from gradtool.passes.barrier import barrier, has_barriers
-from gradtool.passes.strip_barriers import strip_barriers
+from gradtool.passes.ort_allocator.barrier import barrier, has_barriers
+from gradtool.passes.ort_allocator.strip_barriers import strip_barriers
 from gradtool.workloads.ort_options import session
 
 LAYERS = """g (float[batch, 6] x, float[6, 4] w1, float[4, 4] w2, float[4, 2] w3)
@@ -133,7 +133,7 @@ def test_gradients_of_layers_with_a_symbolic_batch(tmp_path):
         x = floats(batch, 6)
         ours, theirs = gradients(training, x=x), stock(model, x=x)
         for value, name in training.gradients.items():
-            np.testing.assert_allclose(theirs[name], ours[value], rtol=1e-5, err_msg=value)
+            np.testing.assert_allclose(theirs[name], ours[value], 1e-5, 1e-6, err_msg=value)
 
 
 def test_a_group_waits_for_the_gradient_that_is_computed_last_before_it():
@@ -318,11 +318,11 @@ def test_stripping_is_the_inverse(dropped):
 def test_barriers_change_no_bit_of_a_gradient(dropped):
     model = recompute(layers().model, dropped)
     x = floats(3, 6)
-    expected = gt.run(model, {"x": x}).gradients
+    expected = gt.run(model, {"x": x}, kernels="numpy").gradients
 
     barrier(model)
 
-    found = gt.run(model, {"x": x}).gradients
+    found = gt.run(model, {"x": x}, kernels="numpy").gradients
     assert {n: g.tobytes() for n, g in found.items()} == {
         n: g.tobytes() for n, g in expected.items()
     }
