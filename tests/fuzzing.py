@@ -7,14 +7,14 @@ that one that crashes, hangs or takes all memory is a finding and not the end.
 
 from __future__ import annotations
 
-import math
 import random
 import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +33,9 @@ from limited import Ended, ended, warm
 from mutation import mutant
 from shared import SMALL
 
+from gradtool import io
 from gradtool.graph.families import FAMILIES
+from gradtool.graph.specs import spec_of
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_BYTES = 100_000  # of a file that is mutated: larger ones are slow and not stranger
@@ -71,8 +73,8 @@ class Tally:
     slowest: float = 0.0
     largest: int = 0
 
-    def add(self, name: str, found: Ended, held: int) -> None:
-        """Count one run of a command on the mutant of that name, whose inputs take `held` bytes."""
+    def add(self, name: str, found: Ended, held: Callable[[], int] = int) -> None:
+        """Count one run of a command on the mutant of that name; `held` as in `Ended.defect`."""
         self.runs += 1
         self.codes[found.code] += 1
         self.slowest = max(self.slowest, found.seconds)
@@ -184,18 +186,21 @@ def fuzz(
             (folder / "m.onnx").write_bytes(data)
             for command in (*OFTEN, others[number % len(others)]):
                 found = attempt(command, source.flags, folder)
-                tally.add(f"{seed}/{number} {command} of {source.name}", found, held(model))
+                tally.add(
+                    f"{seed}/{number} {command} of {source.name}",
+                    found,
+                    partial(held, folder / "m.onnx"),
+                )
             tally.mutants += 1
             number += step
             yield tally
 
 
-def held(model: onnx.ModelProto) -> int:
-    """Bytes of the inputs by their declared shapes, of 8 an element; a size that is open is 1."""
-    return sum(
-        8 * math.prod(max(1, dim.dim_value) for dim in value.type.tensor_type.shape.dim)
-        for value in model.graph.input
-    )
+def held(path: Path) -> int:
+    """Bytes of the inputs and results of all nodes of a file, where they are known."""
+    graph = io.load(path).graph
+    values = [*graph.inputs, *(v for node in graph for v in node.outputs)]
+    return sum(spec.bytes for v in values if (spec := spec_of(v)) is not None)
 
 
 def prepare(folder: Path) -> None:

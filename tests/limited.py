@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,10 +42,10 @@ class Ended:
     out: str
     err: str
 
-    def defect(self, held: int = 0) -> str:
-        """What no file may cause, whose inputs take `held` bytes; empty if nothing of it happened.
+    def defect(self, held: Callable[[], int] = int) -> str:
+        """What no file may cause; empty if nothing of it happened.
 
-        A step holds inputs, gradients, and what is between them.
+        A step may hold its values, of `held` bytes, a few times: gradients and workspaces.
         """
         if (
             self.code in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL)
@@ -54,7 +54,7 @@ class Ended:
             return f"took {self.seconds:.1f} s"
         if self.code < 0:
             return f"died of signal {-self.code}"
-        if self.bytes > MOST_BYTES + 4 * held:
+        if self.bytes > MOST_BYTES and self.bytes > MOST_BYTES + 4 * held():
             return f"took {self.bytes / 2**20:.0f} MiB"
         if self.code == BUG:
             return f"exit {self.code}: {self.err.strip()[-300:]}"

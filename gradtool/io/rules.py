@@ -263,6 +263,15 @@ def _fits(found: static_operands.Sizes, wanted: static_operands.Sizes) -> bool:
     )
 
 
+def _groups(node: ir.Node) -> str | None:
+    """Channels divide into groups; a scale and a bias have one number for each channel."""
+    x, groups = static_operands.sizes(node, 0), node.attributes.get_int("num_groups", 1)
+    if groups < 1 or (x is not None and len(x) > 1 and (x[1] or 0) % groups):
+        channels = "its channels" if x is None else f"{x[1]} channels"
+        return f"{channels} cannot be split into {groups} groups"
+    return None
+
+
 def _losses(node: ir.Node) -> str | None:
     """Scores are [N, C, …], labels [N, …] and weights [C]."""
     scores, labels, weights = (static_operands.sizes(node, slot) for slot in range(3))
@@ -314,6 +323,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _scales),
     **dict.fromkeys(("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"), _losses),
     **dict.fromkeys(sequence_rules.GATES, sequence_rules.recurrent),
+    "GroupNormalization": _groups,
     "Attention": sequence_rules.attention,
     "Col2Im": _col2im,
     "DeformConv": window_rules.deformable,

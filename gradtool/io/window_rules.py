@@ -22,6 +22,7 @@ def window(node: ir.Node) -> str | None:
         ("dilations", 1, 1),
         ("kernel_shape", 1, 1),
         ("pads", 0, 2),
+        ("output_padding", 0, 1),
     ):
         values = static_operands.ints(node, name)
         if any(value < least for value in values):

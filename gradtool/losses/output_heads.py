@@ -72,9 +72,11 @@ def ending(value: ir.Value) -> Ending:
 def _last(value: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
     """The way back to the last activation or product, and that."""
     path: list[ir.Node] = []
-    node = value.producer()
+    above, node = value, value.producer()
     while node is not None:
         kind = node.op_type
+        if above.index() and kind != "If":  # a statistic or a mask beside the result
+            break
         if kind in PRODUCTS:
             return (path, None) if _normalized(path) else (path, node)
         if _activation(node) is not None:
@@ -83,7 +85,7 @@ def _last(value: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
         if before is None:
             break
         path.append(node)
-        node = before.producer()
+        above, node = before, before.producer()
     return path, None
 
 
@@ -220,4 +222,5 @@ def _count(sizes: list[Any]) -> int | None:
 
 
 def _size(value: ir.Value, axis: int) -> Any:
-    return (value.shape or ())[axis]
+    """The size of an axis; None of a value without a known shape."""
+    return None if value.shape is None else value.shape[axis]

@@ -250,3 +250,17 @@ def test_a_mode_is_one_of_the_words_of_its_operator(operator, name):
     assert choices.broken(ir.node(operator, [ir.val("x")], defaults)) is None
     odd = ir.node(operator, [ir.val("x")], {**defaults, name: "odd"})
     assert choices.broken(odd).startswith(f"{name} 'odd' must be one of")
+
+
+@pytest.mark.parametrize("groups", [0, 5, 7])
+def test_channels_divide_into_groups(write, text, groups):
+    node = f"y = GroupNormalization <num_groups = {groups}> (x, s, b)"
+    body = f"g (float[2, 6, 4] x, float[6] s, float[6] b) => (y) {{ {node} }}"
+    refused(write, text(body, opset=21), f"cannot be split into {groups} groups")
+
+
+@pytest.mark.parametrize("name", ["output_padding", "strides", "dilations"])
+def test_a_window_has_a_number_for_each_axis(write, text, name):
+    node = f"y = ConvTranspose <{name} = [1]> (x, w)"
+    body = f"g (float[2, 2, 4, 3] x, float[2, 2, 3, 3] w) => (y) {{ {node} }}"
+    refused(write, text(body, opset=20), name)

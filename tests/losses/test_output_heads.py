@@ -71,3 +71,22 @@ def test_branches_that_end_in_products_are_scores():
 
     assert (found.linear, found.axis) == (True, 1)
     assert gt.grad(gt.load(model)).labels == ("labels",)
+
+
+def test_what_lies_beside_a_result_ends_in_nothing():
+    body = """g (float[2, 3, 4, 4] x, float[3, 3, 1, 1] k, float[3] s) => (z, m, v) {
+        h = Conv (x, k)
+        z, m, v = BatchNormalization <training_mode = 1> (h, s, s, s, s)
+    }"""
+    scores, *statistics = parse(body, "k s").graph.outputs
+
+    assert ending(scores).linear
+    assert [ending(value).node for value in statistics] == [None, None]
+
+
+def test_a_value_without_a_shape_has_no_axis_of_one_class():
+    body = "g (float[2, 6] x, float[6, 5] w) => (y) { y = Gemm (x, w) }"
+    value = parse(body, "w").graph.outputs[0]
+    value.shape = None
+
+    assert not ending(value).single
