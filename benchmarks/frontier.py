@@ -25,7 +25,7 @@ from typing import Any, get_args
 import gradtool as gt
 from gradtool import io
 from gradtool.errors import GradtoolError
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.workloads import plans
 from gradtool.workloads.budgets.batches import largest_batches
 from gradtool.workloads.budgets.limits import Budget

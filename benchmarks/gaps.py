@@ -28,8 +28,8 @@ import instances
 
 import gradtool as gt
 from gradtool.planning.orders.best import best_order
-from gradtool.planning.pareto.budget_points import Rungs
-from gradtool.planning.pareto.frontier import Ladder
+from gradtool.planning.pareto.budget_points import BudgetPoints
+from gradtool.planning.pareto.frontier import Frontier
 from gradtool.planning.search.certificate import certificates
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
@@ -109,15 +109,15 @@ def of_instance(path: Path, seconds: float, most: float) -> Iterator[Row]:
     if len(program.steps) > most:
         return
     given = Simulator(program).peak(range(len(program.steps)))
-    rungs = Rungs(CostModel(program, None, best_order(program).order), SearchContext())
-    ladder = Ladder(rungs)
+    points = BudgetPoints(CostModel(program, None, best_order(program).order), SearchContext())
+    frontier = Frontier(points)
     for percent in BUDGETS:
         start = time.process_time()
         budget = math.ceil(Fraction(percent, 100) * given)
-        found = ladder.within(budget)
+        found = frontier.within(budget)
         if found is not None:
-            extra, bound, lacks = proven(rungs.work, budget, found.places, seconds)
-            spent, total = time.process_time() - start, max(rungs.work.total, 1)
+            extra, bound, lacks = proven(points.work, budget, found.places, seconds)
+            spent, total = time.process_time() - start, max(points.work.total, 1)
             figures = percent, 100 * extra / total, 100 * bound / total
             yield Row(f"graph {path.stem}", f"{percent} %", *figures, spent, lacks)
 

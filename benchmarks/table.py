@@ -9,7 +9,7 @@ each planning instance DIR/NAME.json the extra work within 90, 80, 50, 35 and 25
 `--against` also what is worse by more than half a point than in an earlier file, and exit 1 if
 anything is.  `benchmarks/table.json` holds the figures of the planner that searched anew for every
 budget, of graphs that keep the probabilities of attention: so these are planned here.  Each budget
-is asked as by a command of its own; the shares are asked of one ladder.
+is asked as by a command of its own; the shares are asked of one frontier.
 """
 
 from __future__ import annotations

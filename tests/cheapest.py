@@ -1,6 +1,6 @@
 """The least extra work with which a program fits into a budget, and how little it could be.
 
-The ladder of budgets finds schedules; minimum cuts and an integer programme say what every schedule
+The Pareto frontier has schedules; minimum cuts and an integer programme bound what every schedule
 computes again (`certificate`).
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from gradtool.errors import OverBudget
 from gradtool.planning.orders.best import best_order
-from gradtool.planning.pareto.budget_points import Rungs
-from gradtool.planning.pareto.frontier import Ladder
+from gradtool.planning.pareto.budget_points import BudgetPoints
+from gradtool.planning.pareto.frontier import Frontier
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.search.certificate import Certificate, certificates
 from gradtool.planning.search.context import SearchContext
@@ -62,20 +62,20 @@ def cheapest(
     Raises:
         OverBudget: no schedule was found, or it is proven that there is none.
     """
-    return _within(_ladder(program, context, order), budget, context)
+    return _within(_frontier(program, context, order), budget, context)
 
 
-def _ladder(program: Program, context: SearchContext, order: Sequence[int] | None) -> Ladder:
+def _frontier(program: Program, context: SearchContext, order: Sequence[int] | None) -> Frontier:
     if order is None:
         order = best_order(program, effort=max(int(context.effort), 1)).order
-    return Ladder(Rungs(CostModel(program, context.costs, order), context))
+    return Frontier(BudgetPoints(CostModel(program, context.costs, order), context))
 
 
-def _within(ladder: Ladder, budget: int, context: SearchContext) -> Answer:
-    work, found = ladder.rungs.work, ladder.within(budget)
+def _within(frontier: Frontier, budget: int, context: SearchContext) -> Answer:
+    work, found = frontier.points.work, frontier.within(budget)
     if found is None:
-        reached = min(ladder.rungs.states, key=lambda s: (s.peak, s.extra))
-        low, order = ladder.rungs.low, work.schedule(reached.places).order
+        reached = min(frontier.points.states, key=lambda s: (s.peak, s.extra))
+        low, order = frontier.points.low, work.schedule(reached.places).order
         raise OverBudget(budget, reached.peak, low, proven=budget < low, order=order)
     strongest = Certificate(0, "none" if found.extra else "nothing runs again")
     for certificate in certificates(work, budget, context.effort) if found.extra else ():

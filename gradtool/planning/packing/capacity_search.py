@@ -11,7 +11,7 @@ from gradtool.planning.packing.problem import RANKS, Numbers, Problem
 
 FIRST_PIECE = 250_000
 GROWTH = 4
-RUNGS = 16
+CAPACITIES = 16
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Climb:
     def run(self, hint: int | None) -> None:
         """Search until the bound is met or the work is spent; a hint is tried after the load.
 
-        Half of the work goes to the bound, the rest to a ladder of capacities up to the size:
+        Half of the work goes to the bound, the rest to several capacities up to the size:
         whether a capacity is easy has little to do with how tight it is, so many are tried a
         little before any is tried much.
         """
@@ -47,7 +47,9 @@ class Climb:
         piece = FIRST_PIECE
         while self.bound < self.size and self.work > 0:
             size, bound = self.size, self.bound
-            for capacity in sorted({bound + (size - bound) * k // RUNGS for k in range(RUNGS)}):
+            for capacity in sorted(
+                {bound + (size - bound) * k // CAPACITIES for k in range(CAPACITIES)}
+            ):
                 if self.bound <= capacity < self.size:
                     self.attempt(capacity, piece)
             if (self.size, self.bound) == (size, bound):

@@ -1,1 +1,1 @@
-"""One ladder of budgets: the schedules of a program for any memory and any work."""
+"""The Pareto frontier of memory and work: the schedules of a program for any of either."""

@@ -1,9 +1,9 @@
-"""The rungs of a ladder: one schedule for each of many budgets, searched from the top down.
+"""The points of a frontier: one schedule for each of many budgets, searched from the top down.
 
-The rungs lie evenly between what the order without recompute takes and what every schedule takes.
-Each search begins at the cheapest schedule of the rung above, and at what minimum cuts and segments
-say; on the way up again, each begins at what takes less.  Effort is counted, in entries that are
-looked at; nothing depends on the clock.
+The points lie evenly between what the order without recompute takes and what every schedule takes.
+Each search begins at the cheapest schedule of the point above, and at those of minimum cuts and
+segments; on the way up again, each begins at one of less memory.  Effort is counted in entries that
+are looked at; nothing depends on the clock.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.work_bound import least_budget
 
-RUNGS, RUNGS_OF_MANY = 32, 16
-_MANY = 1_000  # steps of a program with fewer rungs
-_LOWEST = 3  # halvings towards the least rung that is reached
-_HALVINGS, _HALVINGS_OF_MANY = 5, 3  # between two rungs, for a question
+POINTS, POINTS_OF_MANY = 32, 16
+_MANY = 1_000  # steps of a program with fewer points
+_LOWEST = 3  # halvings towards the least point that is reached
+_HALVINGS, _HALVINGS_OF_MANY = 5, 3  # between two points, for a question
 _VERY_MANY = 2_000  # steps of a program with fewer of these
 _LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_100  # entries that are looked at; of many steps, for each
 _PER_STEP = 60_000  # of few steps
 _BETWEEN, _BRANCHES = 0.08, 3  # of all effort, and schedules gone on from, for a question
 _LOOSENED, _LOOSENED_OF_MANY = 8, 2  # schedules of less memory, on the way up
-_MISSED = 1  # rungs in a row that are passed over
-_UPWARD = 0.5  # of the effort of a rung, on the way up
+_MISSED = 1  # points in a row that are passed over
+_UPWARD = 0.5  # of the effort of a point, on the way up
 
 
 def most_entries(steps: int) -> int:
-    """Entries that the ladder of a program of so many steps looks at, at effort 1."""
+    """Entries that the frontier of a program of so many steps looks at, at effort 1."""
     return min(max(_LIMIT, _LIMIT_OF_MANY * steps), _PER_STEP * steps)
 
 
-class Rungs:
+class BudgetPoints:
     """The schedules of a program at many budgets.
 
     Budgets are bytes alive at once.  `recipes` are schedules known from elsewhere, as places of the
-    order in which steps first run.  `on_rung` is called after each rung
-    with how many are done, and how many there are.
+    order in which steps first run.  `on_point` is called after each point with how many are done,
+    and how many there are.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Rungs:
         work: CostModel,
         context: SearchContext,
         recipes: Iterable[Sequence[int]] = (),
-        on_rung: Callable[[int, int], object] = lambda _done, _all: None,
+        on_point: Callable[[int, int], object] = lambda _done, _all: None,
     ) -> None:
         self.work = work
         self._walk = Walk(work)
@@ -60,10 +60,10 @@ class Rungs:
         self._stop = context.stop
         steps = len(work.reads)
         self._limit = int(context.effort * most_entries(steps))
-        self._on_rung = on_rung
-        self.count, self._loosens = RUNGS, _LOOSENED
+        self._on_point = on_point
+        self.count, self._loosens = POINTS, _LOOSENED
         if steps > _MANY:
-            self.count, self._loosens = RUNGS_OF_MANY, _LOOSENED_OF_MANY
+            self.count, self._loosens = POINTS_OF_MANY, _LOOSENED_OF_MANY
         self.halvings = _HALVINGS if steps <= _VERY_MANY else _HALVINGS_OF_MANY
         self.plain = self._walk.state
         self._recipes = [self._walk.weighed(places) for places in recipes]
@@ -74,15 +74,15 @@ class Rungs:
 
     @property
     def _share(self) -> int:
-        """Entries that one rung may look at."""
+        """Entries that one point may look at."""
         return self._limit // self.count
 
     def between(
         self, budget: int, start: State, known: State | None, found: Sequence[State]
     ) -> list[State]:
-        """The cheapest schedules found within a budget that a question asks for between two rungs.
+        """The cheapest schedules found within a budget that a question asks for between two points.
 
-        More is spent than on a rung, as there are few of these.
+        More is spent than on a point, as there are few of these.
         """
         share = int(_BETWEEN * self._limit)
         best = self._seeking.within(budget, start, known, found, share, _BRANCHES)
@@ -90,13 +90,13 @@ class Rungs:
 
     @cached_property
     def budgets(self) -> list[int]:
-        """The rungs from the top down; the first is that of the order without recompute."""
+        """The points from the top down; the first is that of the order without recompute."""
         high = self.plain.peak
         return [high - (high - self.low) * k // self.count for k in range(self.count + 1)]
 
     @cached_property
     def states(self) -> list[State]:
-        """All schedules found on the rungs, down and up again, and those known from elsewhere.
+        """All schedules found on the points, down and up again, and those known from elsewhere.
 
         Searches do not begin at those that come from narrowed cuts: these have decided too much.
         """
@@ -105,18 +105,18 @@ class Rungs:
         for done, budget in enumerate(self.budgets[1:]):
             if self._stepped(budget, walked[-1], found, cuts):
                 walked.append(budget)
-            self._on_rung(done + 1, self.count)
+            self._on_point(done + 1, self.count)
             if self._stop() or self.budgets.index(walked[-1]) < done - _MISSED:
                 break
         missed = (b for b in self.budgets if b < walked[-1])
         walked += self._lowest(max(missed, default=self.low), walked[-1], found, cuts)
         for budget in reversed(walked[1:]):
             found.append(self._loosened(budget, found))
-        self._on_rung(self.count, self.count)
+        self._on_point(self.count, self.count)
         return found + cuts
 
     def _stepped(self, budget: int, above: int, found: list[State], cuts: list[State]) -> bool:
-        """Whether a rung was reached from the one above; what is there is added."""
+        """Whether a point was reached from the one above; what is there is added."""
         start = cheapest(found, above) or self.plain
         known = cheapest(found, budget)
         best = self._seeking.within(budget, start, known, found, self._share)[:1]
@@ -125,7 +125,7 @@ class Rungs:
         return bool(best)
 
     def _lowest(self, low: int, high: int, found: list[State], cuts: list[State]) -> list[int]:
-        """The rungs between one that was not reached and the one above it, halved towards it."""
+        """The points between one that was not reached and the one above it, halved towards it."""
         reached = list[int]()
         for _ in range(_LOWEST):
             half = (low + high) // 2
@@ -141,7 +141,7 @@ class Rungs:
     def _loosened(self, budget: int, found: list[State]) -> State:
         """The best of what schedules of less memory become where there is more of it."""
         walk, best = self._walk, cheapest(found, budget)
-        assert best is not None  # noqa: S101 - a rung that was reached
+        assert best is not None  # noqa: S101 - a point that was reached
         lower = sorted((s for s in found if s.peak <= budget), key=price)[: self._loosens]
         walk.left = int(_UPWARD * self._share)
         for state in lower:

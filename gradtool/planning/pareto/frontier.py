@@ -1,9 +1,9 @@
-"""One ladder of budgets: every question about a program is answered by the schedules on it.
+"""The Pareto frontier of memory and work, whose schedules answer every question of a program.
 
-Between two rungs a question halves the range, a few times: each half-way budget is a rung of its
-own, which depends on the rungs around it alone.  No schedule is taken there that computes less than
-the answer to a question with more room: so a budget never costs more work than a smaller one,
-whatever was asked, and in whichever order.
+Between two points a question halves the range, a few times: each half-way budget is a point of its
+own, which depends on the points around it alone.  No schedule is taken there of less work than the
+answer to a question with more room: so a budget never costs more work than a smaller one, whatever
+was asked, and in whichever order.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from bisect import bisect_right
 from collections.abc import Callable
 from functools import cached_property
 
-from gradtool.planning.pareto.budget_points import Rungs
+from gradtool.planning.pareto.budget_points import BudgetPoints
 from gradtool.planning.pareto.initial_solutions import price
 from gradtool.planning.pareto.walk import State
 
-_AIMS = 3  # searches between two rungs, the later ones with less room
-_LESS = 8  # the part of the way to the rung below by which there is less room, at least
+_AIMS = 3  # searches between two points, the later ones with less room
+_LESS = 8  # the part of the way to the point below by which there is less room, at least
 
 
 def peak_of(state: State) -> int:
@@ -25,23 +25,23 @@ def peak_of(state: State) -> int:
     return state.peak
 
 
-class Ladder:
+class Frontier:
     """The answers for all budgets, and for all amounts of work.
 
     `size` is what a schedule takes, in bytes; no less than its peak.
     """
 
-    def __init__(self, rungs: Rungs, size: Callable[[State], int] = peak_of) -> None:
-        self.rungs = rungs
+    def __init__(self, points: BudgetPoints, size: Callable[[State], int] = peak_of) -> None:
+        self.points = points
         self.size = size
         self._sizes: dict[int, int] = {}
         self._halves: dict[int, list[State]] = {}
 
     def within(self, budget: int) -> State | None:
         """The schedule within a budget that computes least again; None if none was found."""
-        found = list(self.rungs.states)
+        found = list(self.points.states)
         high, low = self._deepen(self._above(budget, found), found)
-        for _ in range(self.rungs.halvings):
+        for _ in range(self.points.halvings):
             half = (low + high) // 2
             if not low < half < high:
                 break
@@ -56,10 +56,10 @@ class Ladder:
 
     def at_most(self, work: int) -> State:
         """The schedule of least size that computes no more than so much again."""
-        found = list(self.rungs.states)
+        found = list(self.points.states)
         budget = self.size(self._least(found, work)) - 1
         high, low = self._deepen(self._above(budget, found), found)
-        for _ in range(self.rungs.halvings):
+        for _ in range(self.points.halvings):
             half = (low + high) // 2
             if not low < half < high:
                 break
@@ -72,57 +72,57 @@ class Ladder:
         return self._least(found, work)
 
     def _above(self, budget: int, found: list[State]) -> int:
-        """The first rung above a budget that something found fits; the next one if nothing does."""
-        i = min(max(bisect_right(self._rising, budget), 1), self.rungs.count)
-        while i > 1 and self._rung(i - 1) > budget:
+        """The first point above a budget with a schedule, or else the next one."""
+        i = min(max(bisect_right(self._rising, budget), 1), self.points.count)
+        while i > 1 and self._point(i - 1) > budget:
             i -= 1
-        above = range(i, self.rungs.count + 1)
-        return next((j for j in above if self._cheapest(found, self._rung(j)) is not None), i)
+        above = range(i, self.points.count + 1)
+        return next((j for j in above if self._cheapest(found, self._point(j)) is not None), i)
 
     @cached_property
     def _rising(self) -> list[int]:
-        """The rungs from the lowest up, with what packing may waste.
+        """The points from the lowest up, with what packing may waste.
 
         That is nothing at the top, and grows evenly to what it is at the least peak.
         """
-        least = min(self.rungs.states, key=lambda s: (s.peak, s.extra))
-        wasted, count = self.size(least) - least.peak, self.rungs.count
-        budgets = enumerate(self.rungs.budgets)
+        least = min(self.points.states, key=lambda s: (s.peak, s.extra))
+        wasted, count = self.size(least) - least.peak, self.points.count
+        budgets = enumerate(self.points.budgets)
         return [budget + wasted * k // count for k, budget in budgets][::-1]
 
-    def _rung(self, i: int) -> int:
-        """A rung, the lowest is 0, as a size: no less than that of the cheapest schedule there.
+    def _point(self, i: int) -> int:
+        """A point, the lowest is 0, as a size: no less than that of the cheapest schedule there.
 
-        So a question that is answered by this schedule looks for others below the rung.
+        So a question that is answered by this schedule looks for others below the point.
         """
         if i not in self._sizes:
-            budget = self.rungs.budgets[-1 - i]
-            fits = (state for state in self.rungs.states if state.peak <= budget)
+            budget = self.points.budgets[-1 - i]
+            fits = (state for state in self.points.states if state.peak <= budget)
             own = min(fits, key=price, default=None)
             self._sizes[i] = max(self._rising[i], 0 if own is None else self.size(own))
         return self._sizes[i]
 
     def _deepen(self, i: int, found: list[State]) -> tuple[int, int]:
-        """A rung and the one below, after adding what is found there as halves are searched.
+        """A point and the one below, after adding what is found there as halves are searched.
 
-        Questions on both sides of a rung know what is found there.  Those further up do not, and
-        none of it computes less than what they know of the rung above.
+        Questions on both sides of a point know what is found there.  Those further up do not, and
+        none of it computes less than what they know of the point above.
         """
-        known = list(self.rungs.states)
+        known = list(self.points.states)
         for j in (i, i - 1):
-            if not 0 < j < self.rungs.count:
+            if not 0 < j < self.points.count:
                 continue
-            rung = self._rung(j)
-            if rung not in self._halves:
-                around = self._rung(j + 1), self._rung(j - 1)
-                self._halves[rung] = self._between(rung, *around, known)
-            found += self._halves[rung]
-        return self._rung(i), self._rung(i - 1)
+            point = self._point(j)
+            if point not in self._halves:
+                around = self._point(j + 1), self._point(j - 1)
+                self._halves[point] = self._between(point, *around, known)
+            found += self._halves[point]
+        return self._point(i), self._point(i - 1)
 
     def _half(self, budget: int, above: int, below: int, found: list[State]) -> None:
-        """Add the schedules of a rung between two rungs to what was found.
+        """Add the schedules of a point between two points to what was found.
 
-        They may be larger than the rung, if they are no larger than that above.  None that
+        They may be larger than the point, if they are no larger than that above.  None that
         computes less than what has the room above, or than what has no more than that below: other
         questions do not pass here.
         """
@@ -131,10 +131,10 @@ class Ladder:
         found += self._halves[budget]
 
     def _between(self, budget: int, above: int, below: int, found: list[State]) -> list[State]:
-        """The cheapest that fit above, down to the first taken that fits the rung itself.
+        """The cheapest that fit above, down to the first taken that fits the point itself.
 
         Where none of those found fits it, others are looked for with as much less room as these
-        lack, or an eighth of the way to the rung below.  Nothing is looked for where nothing fits
+        lack, or an eighth of the way to the point below.  Nothing is looked for where nothing fits
         above: a question with that room would not know of it.
         """
         high, low = self._cheapest(found, above), self._cheapest(found, below)
@@ -144,7 +144,7 @@ class Ladder:
         aim = budget
         for _ in range(_AIMS):
             lacking, fits = budget, False
-            states = self.rungs.between(aim, high, self._cheapest(found, aim), found)
+            states = self.points.between(aim, high, self._cheapest(found, aim), found)
             for state in states if aim == budget else states[:1]:
                 size = self.size(state)
                 is_less = size <= below and (low is None or state.extra < low.extra)

@@ -1,4 +1,4 @@
-"""Where the searches of a ladder begin: at what is known, at cuts, and where nothing runs again."""
+"""Initial solutions of the searches: known schedules, minimum cuts, and no recompute."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gradtool.workloads.names import KEEP, LIGHT
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import Strategy, extra_of, largest_batch, planned
 from gradtool.workloads.strategies import keep
-from gradtool.workloads.workload import OnRung, Workload
+from gradtool.workloads.workload import OnPoint, Workload
 
 _MOST = 1 << 30  # a model that takes as much at any batch has no largest
 _DIGITS = 7  # binary, of a batch that is searched: how near to the largest it may come
@@ -37,14 +37,14 @@ def largest_batches(
     *,
     optimizer: str = "none",
     done: Callable[[], object] = lambda: None,
-    rung: OnRung = lambda _done, _all: None,
+    point: OnPoint = lambda _done, _all: None,
 ) -> dict[str, int]:
     """By plan, the largest batch whose step fits, optimizer state included; 0 if none does.
 
     The search begins at the batch that fits when everything is kept, where a plan fits that one; a
     plan that is searched for begins at the largest of the plans before it that computes no more
     again than it may, and its batch may be a little smaller than the largest.  `done` is called
-    after each plan, `rung` as a search goes on.
+    after each plan, `point` as a search goes on.
 
     Raises:
         ModelError: the model has no step of a batch on the way.
@@ -52,7 +52,7 @@ def largest_batches(
     """
     if not _SEARCHED.keys().isdisjoint(strategies):
         requirements.require()
-    batches = _Batches(grown, strategies, memory, optimizer, rung)
+    batches = _Batches(grown, strategies, memory, optimizer, point)
     kept = batches.simple(KEEP, 1)
     found: dict[str, int] = {}
     for name in strategies:
@@ -75,10 +75,10 @@ class _Batches:
         strategies: Mapping[str, Strategy],
         memory: int,
         optimizer: str,
-        rung: OnRung,
+        point: OnPoint,
     ) -> None:
         self._grown, self._strategies = grown, {KEEP: keep, **strategies}
-        self._memory, self._optimizer, self._rung = memory, optimizer, rung
+        self._memory, self._optimizer, self._point = memory, optimizer, point
         self._works: dict[int, Workload] = {}
         self._plans: dict[tuple[str, int], Planned] = {}
 
@@ -89,7 +89,7 @@ class _Batches:
                 work = self._works[size] = self._grown(size)
             except ModelError as error:
                 raise ModelError(f"the model cannot run with a batch of {size}: {error}") from error
-            work.listener.rung = self._rung
+            work.listener.point = self._point
         return self._works[size]
 
     def plan(self, name: str, size: int) -> Planned:

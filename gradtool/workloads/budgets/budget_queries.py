@@ -1,4 +1,4 @@
-"""Every question about the memory of one training graph, answered from one ladder of budgets."""
+"""Every question about the memory of one training graph, answered from one frontier of budgets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from gradtool.planning.pareto import requirements
-from gradtool.planning.pareto.budget_points import Rungs
-from gradtool.planning.pareto.frontier import Ladder
+from gradtool.planning.pareto.budget_points import BudgetPoints
+from gradtool.planning.pareto.frontier import Frontier
 from gradtool.planning.pareto.walk import State
 from gradtool.planning.recompute.mirrored import mirrored
 from gradtool.planning.recompute.policy import POLICIES
@@ -63,7 +63,7 @@ class Answers:
         return Known(CostModel(self.work.program, self.prices.costs, self.order))
 
     @cached_property
-    def ladder(self) -> Ladder:
+    def frontier(self) -> Frontier:
         """The schedules at all budgets, which simple recipes are among.
 
         Raises:
@@ -74,8 +74,8 @@ class Answers:
         recipes = [[place[s] for s in recipe.order] for recipe in self._recipes()]
         model = self.known.work
         runnable = [places for places in recipes if model.runs(places)]
-        rungs = Rungs(model, self.context, runnable, self.work.listener.rung)
-        return Ladder(rungs, self._size)
+        points = BudgetPoints(model, self.context, runnable, self.work.listener.point)
+        return Frontier(points, self._size)
 
     @cached_property
     def kept(self) -> Planned:
@@ -88,13 +88,13 @@ class Answers:
             return self.proven(self.kept, arena)
         if arena < self.known.least_of(None):
             return None
-        state = self.ladder.within(arena)
+        state = self.frontier.within(arena)
         return None if state is None else self.proven(self._planned(state), arena)
 
     def at_most(self, allowed: int | None) -> Planned:
         """The plan of least peak that computes no more than `allowed` again, whatever if None."""
-        most = max(s.extra for s in self.ladder.rungs.states)
-        found = self._planned(self.ladder.at_most(most if allowed is None else allowed))
+        most = max(s.extra for s in self.frontier.points.states)
+        found = self._planned(self.frontier.at_most(most if allowed is None else allowed))
         if self.kept.peak <= found.peak:
             found = self.kept
         least = min(self.known.least_of(allowed), found.peak)
@@ -103,13 +103,13 @@ class Answers:
         return replace(proven, proof=replace(proven.proof, least=least, allowed=allowed))
 
     def walk(self) -> None:
-        """Walk the ladder, if it was not."""
-        self.ladder.rungs.states  # noqa: B018 - is computed now
+        """Walk the frontier, if it was not."""
+        self.frontier.points.states  # noqa: B018 - is computed now
 
     def curve(self) -> list[Planned]:
         """Plans of falling peak and rising work, none of which another one beats."""
         found = [self.kept]
-        for state in sorted(self.ladder.rungs.states, key=lambda s: (s.extra, s.peak)):
+        for state in sorted(self.frontier.points.states, key=lambda s: (s.extra, s.peak)):
             if state.peak < found[-1].peak and self._size(state) < found[-1].peak:
                 found.append(self._planned(state))
         return found
@@ -123,7 +123,7 @@ class Answers:
         """The plan or a cheaper one, with the bound of a budget that some seconds can prove."""
         place = {step: p for p, step in enumerate(self.order)}
         places = [place[s] for s in found.schedule.order]
-        said = rounds(self.known.work, budget, places, seconds, self.work.listener.rung)
+        said = rounds(self.known.work, budget, places, seconds, self.work.listener.point)
         with suppress(KeyboardInterrupt):
             for each in said:
                 self.known.learn(budget, each.bound, each.how)
@@ -145,7 +145,7 @@ class Answers:
         return replace(found, proof=proof)
 
     def _recipes(self) -> Iterator[Schedule]:
-        """Schedules that the ladder begins with."""
+        """Schedules that the frontier begins with."""
         work, program = self.work, self.work.program
         yield from segment_schedules(program)
         if len(program.steps) <= _ORDERED:

@@ -1,4 +1,4 @@
-"""Every question about a training graph with loops, answered from the ladders of its forms.
+"""Every question about a training graph with loops, answered from the frontiers of its forms.
 
 A plan is one of any form, and what it computes again counts beyond the graph that keeps everything.
 So a form whose turns are taken again once begins with that work; what is proven of all plans is the
@@ -119,7 +119,7 @@ class Forms:
         return replace(found, proof=proof)
 
     def walk(self) -> None:
-        """Walk the ladders, as far as they were not."""
+        """Walk the frontiers, as far as they were not."""
         for form in self.forms:
             form.answers.walk()
 

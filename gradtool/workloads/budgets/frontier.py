@@ -15,7 +15,7 @@ from gradtool.workloads.workload import Workload
 def frontier(work: Workload, points: int = POINTS, search: Search | None = None) -> list[Planned]:
     """Plans from the least peak found to that of keeping everything, with rising budgets.
 
-    Of all on the ladder those that hold the shape of the curve: each is the one farthest from the
+    Of all on the frontier those that hold the shape of the curve: each is the one farthest from the
     line between its neighbours (Douglas and Peucker 1973, Algorithms for the reduction of the
     number of points required to represent a digitized line or its caricature).
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gradtool.errors import UsageError
 from gradtool.graph.injection import provided
+from gradtool.operators.kernel_sets import NONE
 from gradtool.program import Program, profile
 from gradtool.program.profile import Profile
 from gradtool.text.names import escape, shorten
@@ -54,7 +55,7 @@ def measured(work: Workload, profile: Profile, source: str) -> Prices:
         UsageError: a node that runs has no time, or is another operator there; or other kernels
             were measured than the steps are planned for.
     """
-    if profile.kernels not in (None, work.kernels):
+    if work.kernels != NONE and profile.kernels not in (None, work.kernels):
         raise UsageError(
             f"{source}: the times are of {KERNELS[profile.kernels]}, here a step is planned for "
             f"{KERNELS[work.kernels]}: measure those with gradtool run --profile FILE "

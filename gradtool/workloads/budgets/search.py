@@ -31,7 +31,7 @@ CUTS = 0.05  # of the effort: hardly more is done than the cuts say
 PROOF = 0.1  # of the effort that proves a bound
 PROVING = 120.0  # seconds for a thorough proof
 _GROWTH = 4
-_OF_FORMS = 12_000_000  # entries that the ladders of all forms look at together
+_OF_FORMS = 12_000_000  # entries that the frontiers of all forms look at together
 _DEEPER = "--time-limit 60s of recompute searches further"
 
 Found: TypeAlias = Answers | Forms
@@ -63,7 +63,7 @@ class Search:
     """How far to search.
 
     `effort` scales the counted work, `seed` decides its random part.  With `seconds`, deeper
-    ladders are walked for as long as they last; `prices` are what running a step again costs.  To
+    frontiers are walked for as long as they last; `prices` are what running a step again costs.  To
     `prove` takes those seconds for the bound instead.
     """
 
@@ -74,7 +74,7 @@ class Search:
     prove: bool = False
 
     def answers(self, work: Workload) -> Found:
-        """The ladders of a training graph: the same ones whoever asks."""
+        """The frontiers of a training graph: the same ones whoever asks."""
         key = Answers, self.prices, self.seed, self.effort
         if key not in work.memo:
             context = SearchContext(effort=self.effort, seed=self.seed)
@@ -93,7 +93,7 @@ class Search:
         return Forms([first, *(Answers(f, self.prices, each_of) for f in forms)], share)
 
     def deeper(self, work: Workload) -> Iterator[tuple[Found, float]]:
-        """Ladders of growing effort and the seconds left, while they are enough for another one."""
+        """Frontiers of growing effort and the seconds left, while another one has time."""
         start, effort = time.perf_counter(), self.effort
         while (gone := time.perf_counter() - start) * (_GROWTH + 1) < (self.seconds or 0):
             effort, left = effort * _GROWTH, (self.seconds or 0) - gone
@@ -101,7 +101,7 @@ class Search:
             yield self._of_forms(work, context), left
 
     def deepest(self, work: Workload) -> Found:
-        """The ladder, or that of most effort that time was left for."""
+        """The frontier, or that of most effort that time was left for."""
         best = self.answers(work)
         for answers, left in self.deeper(work):
             with suppress(KeyboardInterrupt, TimeIsUp), time_limit(left):
@@ -173,7 +173,7 @@ def _proven_within(answers: Found, arena: int) -> Planned | None:
 
 
 def _asked(work: Workload, search: Search, question: Question, goal: Goal) -> Planned | None:
-    """The answer of the ladder, or the best of those of deeper ones while time is left."""
+    """The answer of the frontier, or the best of those of deeper ones while time is left."""
     deeper = search.deeper(work)
     best = question(search.answers(work))
     if search.seconds is None or search.prove or (best is not None and goal.is_proven(best)):

@@ -53,7 +53,7 @@ def test_two_sides_of_a_boundary_are_solved_alone():
     assert work < 1000
 
 
-# ---------------------------------------------------------------------------- the ladder
+# ---------------------------------------------------------------------------- the frontier
 
 
 def climbed(spans, work):

@@ -1,4 +1,4 @@
-"""One ladder answers every question, and its answers never contradict each other."""
+"""One frontier answers every question, and its answers never contradict each other."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from native_calls import needs_library
 from random_steps import steps
 
 from gradtool.graph.specs import Spec
-from gradtool.planning.pareto.budget_points import Rungs, cheapest
-from gradtool.planning.pareto.frontier import Ladder, peak_of
+from gradtool.planning.pareto.budget_points import BudgetPoints, cheapest
+from gradtool.planning.pareto.frontier import Frontier, peak_of
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.work_bound import least_budget
@@ -31,10 +31,10 @@ def packed(state):
     return state.peak + 8 * (sum(i * p for i, p in enumerate(state.places)) % 23)
 
 
-def ladder(drawn, effort=0.007, size=peak_of, **context):
+def frontier(drawn, effort=0.007, size=peak_of, **context):
     made, costs = drawn
     told = SearchContext(costs=tuple(costs), effort=effort, **context)
-    return Ladder(Rungs(CostModel(made, told.costs), told), size)
+    return Frontier(BudgetPoints(CostModel(made, told.costs), told), size)
 
 
 @pytest.mark.exhaustive
@@ -42,17 +42,17 @@ def ladder(drawn, effort=0.007, size=peak_of, **context):
 @settings(max_examples=trials(60), **EXAMPLES)
 @given(st.data())
 def test_more_memory_never_costs_more_work_whatever_was_asked_before(size, data):
-    """Each budget is asked of a ladder of its own, as by commands of their own."""
+    """Each budget is asked of a frontier of its own, as by commands of their own."""
     drawn = data.draw(mountains())
-    one = ladder(drawn)
+    one = frontier(drawn)
     budgets = sorted(
         data.draw(
-            st.lists(st.integers(one.rungs.low, one.rungs.plain.peak), min_size=2, max_size=6)
+            st.lists(st.integers(one.points.low, one.points.plain.peak), min_size=2, max_size=6)
         )
     )
     works = []
     for budget in budgets:
-        found = ladder(drawn, size=size).within(budget)
+        found = frontier(drawn, size=size).within(budget)
         works.append(found.extra if found else None)
         assert not found or size(found) <= budget
     known = [work for work in works if work is not None]
@@ -66,12 +66,12 @@ def test_more_memory_never_costs_more_work_whatever_was_asked_before(size, data)
 @given(st.data())
 def test_a_slowdown_and_the_budget_that_it_reaches_agree(size, data):
     drawn = data.draw(mountains())
-    asked = ladder(drawn, size=size)
-    allowed = data.draw(st.integers(0, asked.rungs.work.total))
+    asked = frontier(drawn, size=size)
+    allowed = data.draw(st.integers(0, asked.points.work.total))
     best = asked.at_most(allowed)
 
     assert best.extra <= allowed
-    within = ladder(drawn, size=size).within(size(best))
+    within = frontier(drawn, size=size).within(size(best))
     assert within.extra <= best.extra
 
 
@@ -81,9 +81,9 @@ def test_a_slowdown_and_the_budget_that_it_reaches_agree(size, data):
 @given(st.data())
 def test_more_work_never_costs_more_memory(size, data):
     drawn = data.draw(mountains())
-    total = ladder(drawn).rungs.work.total
+    total = frontier(drawn).points.work.total
     shares = sorted(data.draw(st.lists(st.integers(0, total), min_size=2, max_size=5)))
-    peaks = [size(ladder(drawn, size=size).at_most(share)) for share in shares]
+    peaks = [size(frontier(drawn, size=size).at_most(share)) for share in shares]
 
     assert peaks == sorted(peaks, reverse=True)
 
@@ -92,8 +92,8 @@ def test_more_work_never_costs_more_memory(size, data):
 @settings(max_examples=trials(25), **EXAMPLES)
 @given(mountains(least=3, most=4), st.integers(0, 100))
 def test_the_schedule_of_a_small_mountain_is_the_optimum(drawn, percent):
-    asked, work = ladder(drawn, effort=0.2), model(drawn)
-    budget = asked.rungs.low + (asked.rungs.plain.peak - asked.rungs.low) * percent // 100
+    asked, work = frontier(drawn, effort=0.2), model(drawn)
+    budget = asked.points.low + (asked.points.plain.peak - asked.points.low) * percent // 100
     found = asked.within(budget)
 
     assert (found and found.extra) == least_extra(work, budget)
@@ -107,8 +107,8 @@ def test_the_schedule_of_a_small_mountain_is_the_optimum(drawn, percent):
 @given(steps(5), st.integers(0, 100))
 def test_no_schedule_is_better_than_the_optimum(made, percent):
     work = CostModel(made)
-    asked = Ladder(Rungs(work, SearchContext(effort=0.2)))
-    budget = asked.rungs.low + (asked.rungs.plain.peak - asked.rungs.low) * percent // 100
+    asked = Frontier(BudgetPoints(work, SearchContext(effort=0.2)))
+    budget = asked.points.low + (asked.points.plain.peak - asked.points.low) * percent // 100
     found, optimum = asked.within(budget), least_extra(work, budget)
 
     assert not found or found.extra >= optimum
@@ -136,41 +136,42 @@ def pools(draw):
 
 @settings(max_examples=trials(150), **EXAMPLES)
 @given(st.one_of(steps(9), pools()), st.integers(0, 3))
-def test_every_schedule_of_the_ladder_can_run_and_takes_what_it_says(made, seed):
-    rungs = Rungs(CostModel(made), SearchContext(effort=0.02, seed=seed))
+def test_every_schedule_of_the_frontier_can_run_and_takes_what_it_says(made, seed):
+    points = BudgetPoints(CostModel(made), SearchContext(effort=0.02, seed=seed))
 
-    for state in rungs.states:
-        assert rungs.work.runs(state.places)
-        assert state.peak == rungs.work.simulator.peak(state.places)
-        assert state.extra == rungs.work.work_again(state.places)
+    for state in points.states:
+        assert points.work.runs(state.places)
+        assert state.peak == points.work.simulator.peak(state.places)
+        assert state.extra == points.work.work_again(state.places)
 
 
 @pytest.mark.parametrize("length", [3, 5, 8, 12])
 def test_a_uniform_chain_is_brought_to_its_least_peak(length):
     """Two gradients and one activation: the others are computed again from the input."""
-    found = ladder(chain(length), effort=1)
+    found = frontier(chain(length), effort=1)
 
     assert (
-        min(state.peak for state in found.rungs.states) == 3 * 64 + found.rungs.work.simulator.fixed
+        min(state.peak for state in found.points.states)
+        == 3 * 64 + found.points.work.simulator.fixed
     )
 
 
 def test_the_same_question_has_the_same_answer_and_another_seed_may_have_another():
     drawn = chain(12)
-    budget = 6 * 64 + ladder(drawn).rungs.work.simulator.fixed
+    budget = 6 * 64 + frontier(drawn).points.work.simulator.fixed
 
-    assert ladder(drawn).within(budget) == ladder(drawn).within(budget)
-    assert ladder(drawn, seed=7).within(budget).peak <= budget
+    assert frontier(drawn).within(budget) == frontier(drawn).within(budget)
+    assert frontier(drawn, seed=7).within(budget).peak <= budget
 
 
-def test_every_rung_is_heard_of_and_an_end_leaves_what_is_known():
+def test_every_point_is_heard_of_and_an_end_leaves_what_is_known():
     made, costs = chain(10)
     heard = []
     context = SearchContext(costs=tuple(costs), stop=lambda: len(heard) == 3)
-    asked = Rungs(
+    asked = BudgetPoints(
         CostModel(made, context.costs),
         context,
-        on_rung=lambda done, most: heard.append((done, most)),
+        on_point=lambda done, most: heard.append((done, most)),
     )
     states = asked.states
 
@@ -180,40 +181,40 @@ def test_every_rung_is_heard_of_and_an_end_leaves_what_is_known():
 
 def test_recipes_that_fit_are_answers_too():
     made, costs = chain(6)
-    known = ladder((made, costs), effort=1)
-    best = min(known.rungs.states, key=lambda s: (s.peak, s.extra))
+    known = frontier((made, costs), effort=1)
+    best = min(known.points.states, key=lambda s: (s.peak, s.extra))
     context = SearchContext(costs=tuple(costs), effort=1e-6)
-    asked = Ladder(Rungs(CostModel(made, context.costs), context, recipes=[best.places]))
+    asked = Frontier(BudgetPoints(CostModel(made, context.costs), context, recipes=[best.places]))
 
     assert asked.within(best.peak).extra <= best.extra
-    assert asked.rungs.low == least_budget(asked.rungs.work)
+    assert asked.points.low == least_budget(asked.points.work)
 
 
-def test_a_question_that_a_rung_answers_looks_for_less_memory_than_the_answer_takes():
-    """What packing wastes puts the answer above its rung; all that is between takes more."""
+def test_a_question_that_a_point_answers_looks_for_less_memory_than_the_answer_takes():
+    """What packing wastes puts the answer above its point; all that is between takes more."""
     waste = 5
 
     def size(state):
         return state.peak + waste * bool(state.extra)
 
-    asked = ladder(chain(12), size=size)
-    on_rungs = (s for s in asked.rungs.states if s.extra and s.peak in asked.rungs.budgets)
-    state = next(on_rungs)
-    aims = spied(asked.rungs)
+    asked = frontier(chain(12), size=size)
+    on_points = (s for s in asked.points.states if s.extra and s.peak in asked.points.budgets)
+    state = next(on_points)
+    aims = spied(asked.points)
 
     assert asked.at_most(state.extra) == state
     assert aims
     assert max(aims) <= size(state)
 
 
-def spied(rungs):
-    """The budgets that questions between rungs aim at, as they are asked."""
+def spied(points):
+    """The budgets that questions between points aim at, as they are asked."""
     aims = []
-    between = rungs.between
+    between = points.between
 
     def heard(budget, *rest):
         aims.append(budget)
         return between(budget, *rest)
 
-    rungs.between = heard
+    points.between = heard
     return aims

@@ -131,7 +131,7 @@ def test_a_search_says_how_far_it_is(grown):
         lambda size: work if size == 2 else workload(work.model, {"batch": size}),
         {"optimal": STRATEGIES["optimal"]},
         MEMORY,
-        rung=lambda done, whole: heard.append(done / whole),
+        point=lambda done, whole: heard.append(done / whole),
     )
 
     assert heard.count(1.0) > 1

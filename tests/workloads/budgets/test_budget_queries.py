@@ -25,7 +25,7 @@ MODELS = [*sorted(ROOT.glob("samples/*.onnx")), *ZOO]
 
 
 def answers(work):
-    """A ladder of its own, as a command has."""
+    """A frontier of its own, as a command has."""
     return Answers(work, context=SearchContext(effort=EFFORT))
 
 

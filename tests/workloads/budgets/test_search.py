@@ -84,7 +84,7 @@ def test_without_a_share_one_forward_pass_is_allowed():
     assert work_of(found) <= forward
 
 
-def test_all_questions_of_one_effort_have_one_ladder():
+def test_all_questions_of_one_effort_have_one_frontier():
     work = layers()
 
     assert QUICK.answers(work) is Search(QUICK.effort).answers(work)
@@ -92,17 +92,17 @@ def test_all_questions_of_one_effort_have_one_ladder():
     assert QUICK.answers(work) is not Search(QUICK.effort, seed=1).answers(work)
 
 
-def test_rungs_are_heard_of():
+def test_points_are_heard_of():
     heard = []
     work = layers()
-    work.listener.rung = lambda *each: heard.append(each)
+    work.listener.point = lambda *each: heard.append(each)
     within(work, Budget.of("75%"), Search(0.11))
 
     assert heard[-1] == (heard[-1][1], heard[-1][1])
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
 
 
-def test_a_limit_of_time_never_shortens_the_ladder():
+def test_a_limit_of_time_never_shortens_the_frontier():
     """No second is left for another one, and the answer is that without a limit."""
     plain = within(layers(6), Budget.of("75%"), Search(0.1))
     found = within(layers(6), Budget.of("75%"), Search(0.1, seconds=1e-6))
