@@ -31,7 +31,7 @@ from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
 from gradtool.graph.counter_rng import numbers_of
 from gradtool.graph.stages import require_no_updates
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import AUTO, Asked
 from gradtool.ops.shared.runtime_limits import limited
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
@@ -94,9 +94,7 @@ def differentiated(model: ir.Model, options: GradOptions) -> TrainingGraph:
 
 
 @checked
-def plan(
-    graph: Graph, *, dims: Mapping[str, int] | None = None, kernels: Kernels = "numpy"
-) -> Plan:
+def plan(graph: Graph, *, dims: Mapping[str, int] | None = None, kernels: Asked = "auto") -> Plan:
     """The memory plan of a training graph (or of a forward model alone), nothing recomputed.
 
     A plan for native kernels is the same on every machine, whether or not their library is there.
@@ -104,7 +102,8 @@ def plan(
     Args:
         graph: a training graph, what `mirror` or `recompute` returned, or a model.
         dims: sizes of open symbols to plan for, by name; none by default.
-        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
+        kernels: those to plan for: `auto`, `numpy`, `native`, `exact`, or `none`, of other
+            runtimes.
 
     Raises:
         UsageError: sizes are open, or an operator has no kernel.
@@ -137,7 +136,7 @@ def run(graph: Graph, options: RunOptions) -> Result:  # noqa: D417 - by `takes`
     """
     if options.engine == "ort":
         ignored = {
-            "device": options.device not in ("cpu", "auto"), "kernels": options.kernels != "numpy",
+            "device": options.device not in ("cpu", "auto"), "kernels": options.kernels != AUTO,
         }  # fmt: skip
         given = [name for name, is_given in ignored.items() if is_given]
         if given:
@@ -235,14 +234,15 @@ def report(
     graphs: Sequence[Graph | Plan],
     names: Sequence[str] | None = None,
     *,
-    kernels: Kernels = "numpy",
+    kernels: Asked = "auto",
 ) -> Report:
     """Planned memory of several graphs or plans side by side: rows of numbers, printed as a table.
 
     Args:
         graphs: graphs, which are planned, or plans.
         names: one per graph; by default their own.
-        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
+        kernels: those to plan for: `auto`, `numpy`, `native`, `exact`, or `none`, of other
+            runtimes.
 
     Raises:
         UsageError: sizes of a graph are open, or there are more or fewer names than graphs.
@@ -295,7 +295,7 @@ def max_batch(
     plans: Sequence[str] = PLANS,
     optimizer: str = "none",
     dims: Mapping[str, int] | None = None,
-    kernels: Kernels = "numpy",
+    kernels: Asked = "auto",
 ) -> dict[str, int]:
     """By plan, the largest batch of a training graph whose step fits into a memory; 0 if none does.
 
@@ -305,7 +305,8 @@ def max_batch(
         plans: names of strategies.
         optimizer: whose state is counted; `none` where the graph holds its updates.
         dims: sizes of symbols other than the batch, by name.
-        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
+        kernels: those to plan for: `auto`, `numpy`, `native`, `exact`, or `none`, of other
+            runtimes.
 
     Raises:
         UsageError: the batch is fixed, there is no such plan, or other sizes are open.
@@ -330,7 +331,7 @@ def explain(
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     dims: Mapping[str, int] | None = None,
-    kernels: Kernels = "numpy",
+    kernels: Asked = "auto",
 ) -> Explained:
     """Why mirroring keeps a value or computes it again, and what the latter would cost.
 
@@ -341,7 +342,8 @@ def explain(
         keep: globs of nodes that never run twice.
         drop: globs of nodes that may, whatever the policy.
         dims: sizes of open symbols to plan for, by name; none by default.
-        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
+        kernels: those to plan for: `auto`, `numpy`, `native`, `exact`, or `none`, of other
+            runtimes.
 
     Raises:
         UsageError: the graph has no such value, native kernels never write it, or sizes are open
@@ -367,7 +369,7 @@ def compare(
     now: Side,
     names: tuple[str, str] = ("before", "now"),
     *,
-    kernels: Kernels = "numpy",
+    kernels: Asked = "auto",
 ) -> Compared:
     """What moved between two graphs, plans, or files that hold a plan, a report or a baseline.
 
@@ -375,7 +377,8 @@ def compare(
         before: a graph, which is planned, a plan, or the path of a file.
         now: the other one.
         names: what the two are called.
-        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
+        kernels: those to plan for: `auto`, `numpy`, `native`, `exact`, or `none`, of other
+            runtimes.
 
     Returns:
         `compare(…)["peak"]` is how many bytes the peak grew; printed, it is the tables of
@@ -405,7 +408,7 @@ def verify(
     by: str = "finite-diff",
     *,
     seed: Seed = 0,
-    kernels: Kernels = "numpy",
+    kernels: Asked = "auto",
 ) -> str:
     """Run a training graph and check its gradients; a line that says how well they agree.
 
@@ -415,7 +418,7 @@ def verify(
         by: `finite-diff` (differences in float64), `ort` (stock onnxruntime) or `plans` (every
             memory plan gives the same bits).
         seed: of what is drawn at random.
-        kernels: those that compute: `"numpy"`, `"native"` or `"exact"`.
+        kernels: those that compute: `"auto"`, `"numpy"`, `"native"` or `"exact"`.
 
     Raises:
         GradtoolError: they disagree; the worst is named.

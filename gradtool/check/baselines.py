@@ -20,8 +20,8 @@ from gradtool.io import contained, folders
 from gradtool.io.documents import read_document
 from gradtool.workloads.names import current
 
-SCHEMA_VERSION = 2
-_NUMPYS = 1  # the version that knew no other kernels
+SCHEMA_VERSION = 3
+_VERSIONS = (1, 2, SCHEMA_VERSION)  # the first knew numpy's kernels alone
 SUFFIX = ".json"
 CUT_SHORT = "its plan was cut short by time, so it is no baseline: plan it without a time limit"
 
@@ -42,8 +42,8 @@ class Baseline:
 
     @property
     def is_former(self) -> bool:
-        """Whether it does not say which kernels it counts: numpy's, there were no others."""
-        return self.version == _NUMPYS
+        """Whether numpy's kernels were the default when it was recorded."""
+        return self.version < SCHEMA_VERSION
 
 
 def path_of(folder: Path, case: Case) -> Path:
@@ -68,15 +68,14 @@ def read(folder: Path, case: Case) -> Baseline | None:
     document = _document(path)
     metrics = Metrics.read(document, str(path))
     version = document["schema_version"]
-    if version == _NUMPYS:
-        document["kernels"] = "numpy"
+    document.setdefault("kernels", "numpy")
     made_for = {key: document.get(key) for key in case.made_for}
     return Baseline(metrics, {**made_for, "plan": current(str(made_for["plan"]))}, version)
 
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        return read_document(path, _NUMPYS, SCHEMA_VERSION, own=True)
+        return read_document(path, *_VERSIONS, own=True)
     except UsageError as error:
         if isinstance(error.__cause__, OSError):
             raise

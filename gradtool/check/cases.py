@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict
 from gradtool.check.choice import Choice
 from gradtool.check.thresholds import Threshold
 from gradtool.errors import UsageError
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import AUTO, Kernels
 from gradtool.text.words import suggest
 from gradtool.workloads.names import kernels_of
 from gradtool.workloads.records import Dims, PlannedFor
@@ -100,7 +100,7 @@ class Case:
     @property
     def planned_for(self) -> Kernels:
         """The kernels that the step is planned for."""
-        return kernels_of({"kernels": "numpy", "exact_conv": False, **self.kernels})
+        return kernels_of({"kernels": AUTO, "exact_conv": False, **self.kernels})
 
     @property
     def made_for(self) -> MadeFor:

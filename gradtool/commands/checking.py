@@ -40,6 +40,8 @@ def judged(
     if flags["base"] is not None:
         found = _against(reporter, config, cases, flags)
     else:
+        if not flags["update"]:
+            cases = [_as_recorded(config, case) for case in cases]
         outcomes = _outcomes(reporter, cases, flags)
         found = [
             _with_baseline(config, case, outcome, update=flags["update"])
@@ -65,6 +67,23 @@ def _outcomes(reporter: Reporter, cases: Sequence[Case], flags: Mapping[str, Any
             cached=not flags["no_cache"],
             advance=shown.advance,
         )
+
+
+def _as_recorded(config: Config, case: Case) -> Case:
+    """A case that says nothing about kernels, with those of its baseline."""
+    from gradtool.check import baselines
+    from gradtool.operators.kernel_sets import AUTO
+    from gradtool.workloads.names import KERNELS, options_for
+
+    if case.kernels.get("kernels", AUTO) != AUTO:
+        return case
+    try:
+        recorded = baselines.read(config.baseline, case)
+    except UsageError:
+        return case
+    if recorded is None or recorded.made_for["kernels"] not in KERNELS:
+        return case
+    return replace(case, kernels=options_for(recorded.made_for["kernels"]))
 
 
 def _with_baseline(
@@ -190,15 +209,17 @@ def _remarks(
 
 
 def _say_former(reporter: Reporter, recorded: Sequence[Baseline | None], *, update: bool) -> None:
-    """One line about baselines that do not say which kernels they count, unless replaced."""
-    from gradtool.check.baselines import SCHEMA_VERSION
+    """One line about baselines of numpy's kernels, once the default, unless replaced."""
     from gradtool.text.words import count
 
-    former = sum(base is not None and base.is_former for base in recorded)
+    former = sum(
+        base is not None and base.is_former and base.made_for["kernels"] == "numpy"
+        for base in recorded
+    )
     if former and not update:
         reporter.say(
-            f"{count(former, 'baseline')} of schema_version 1: taken to count numpy's kernels; "
-            f"--update writes schema_version {SCHEMA_VERSION}, which says so"
+            f"{count(former, 'baseline')} of numpy's kernels, the former default: planned for "
+            "those again; --update records the kernels of --kernels auto"
         )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradtool.commands.plan_names import require
 from gradtool.errors import UsageError
+from gradtool.operators.kernel_sets import AUTO
 from gradtool.workloads.names import KEEP
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def both_sides(
     if len(sources) < 2:
         return _one(call, sources, plans, options)
     models = [s for s, is_file in zip(sources, files, strict=True) if not is_file]
+    if options["kernels"] == AUTO and len(models) < len(sources):
+        options = {**options, **_kernels(s for s in sources if s not in models)}
     _require_use(sources, models, plans, options["model"])
     named = dict.fromkeys(filter(None, [options["model"], *models]))
     opened = dict(zip(named, _opened(call, list(named), options), strict=True)) if named else {}
@@ -46,6 +49,14 @@ def both_sides(
         for source, is_file, plan in zip(sources, files, chosen, strict=True)
     ]
     return sides[0], sides[1]
+
+
+def _kernels(files: Iterable[str]) -> dict[str, Any]:
+    """The options of the kernels that the first of some files is planned for, if there is one."""
+    from gradtool.comparison.snapshots import read_snapshots
+    from gradtool.workloads.names import options_for
+
+    return next((options_for(found[0].kernels) for f in files if (found := read_snapshots(f))), {})
 
 
 def _require_use(

@@ -132,4 +132,4 @@ def _batches(
         reporter.say(opened.no_batch)
         return {}
     with reporter.bar("looking for the largest batch", total=len(strategies)) as shown:
-        return largest_batches(grown, strategies, memory, done=shown.advance, rung=shown.approach)
+        return largest_batches(grown, strategies, memory, done=shown.advance, point=shown.approach)

@@ -24,7 +24,7 @@ def frontier(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) -> 
 
     work = opened.work
     with reporter.bar(f"planning {opened.name}", total=1) as shown:
-        work.listener.rung = shown.reach
+        work.listener.point = shown.reach
         search = asked(options).search()(work)
         found = frontier_of(work, options["points"], search)
     state = Budget(optimizer=opened.counted).state(work)
@@ -62,7 +62,7 @@ def max_batch(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) ->
             memory,
             optimizer=opened.counted,
             done=shown.advance,
-            rung=shown.approach,
+            point=shown.approach,
         )
     if options["form"] == "json":
         document: reports.BatchesDocument = {

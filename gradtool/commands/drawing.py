@@ -90,5 +90,5 @@ def _frontier(reporter: Reporter, opened: Opened) -> list[Planned]:
     from gradtool.workloads.budgets.frontier import frontier
 
     with reporter.bar(f"budgets of {opened.name}", total=1) as shown:
-        opened.work.listener.rung = shown.reach
+        opened.work.listener.point = shown.reach
         return frontier(opened.work)

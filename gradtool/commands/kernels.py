@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gradtool.operators.kernel_sets import LIBRARY
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
-    from gradtool.ops.native import Kernels
+    from gradtool.operators.kernel_sets import Kernels
 
 
 def available(reporter: Reporter, asked: Kernels) -> Kernels:
     """The kernels that are asked for; numpy's, with a line, where there is no library."""
-    if asked in ("numpy", "cupy"):
+    if asked not in LIBRARY:
         return asked
     from gradtool.native import library
 

@@ -105,7 +105,7 @@ def _planned(call: Call, source: str, sizes: Sizes, options: dict[str, Any], pla
     from gradtool.workloads.plans import write
 
     strategy = plan_names.strategy_named(plan)
-    (opened,) = open_workloads(call, [source], sizes=sizes, options=options)
+    (opened,) = open_workloads(call, [source], sizes=sizes, options={**options, "plan": plan})
     both = plans.plan(call.reporter, opened, [strategies.keep, strategy])
     for line in (*both.found[-1].notes, one_line(both.rows)):
         call.reporter.say(line)

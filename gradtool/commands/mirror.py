@@ -85,9 +85,11 @@ def command(
         raise UsageError("several models are for --report")
     chosen = partial(strategies.mirror, policy=policy_named(policy), keep=keep, drop=drop)
     asked = meant(call, models, Sizes(dims, shapes, batch, values), options)
+    planned = asked.options
     if not report and explain is None:
         options["force"] = writing.require_target(asked.source, "mirror", options)
-    opened = open_workloads(call, asked.sources, sizes=asked.sizes, options=asked.options)
+        planned = writing.planned_for(planned)
+    opened = open_workloads(call, asked.sources, sizes=asked.sizes, options=planned)
     if explain is not None:
         plans.explain(call.reporter, opened[0], chosen, explain, options["form"])
         return

@@ -18,7 +18,7 @@ from gradtool.workloads.names import KERNELS, kernels_of
 if TYPE_CHECKING:
     from gradtool.commands.call import Call
     from gradtool.commands.output import Reporter
-    from gradtool.ops.native import Kernels
+    from gradtool.operators.kernel_sets import Kernels
     from gradtool.program import Step
     from gradtool.reports.ranks import Setup, Sharding
     from gradtool.training.layouts import PaperTraining
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 LINK, LATENCY = "1.25GB/s", "20us"
 OPTIMIZER = "adamw"
-TRAINS_ON: Kernels = "exact"  # where there is a library and nobody says something else
 
 
 def options(function: F) -> F:
@@ -88,7 +87,7 @@ def report(
     ranks, parts = options["ranks"], options["micro_batches"] or 1
     replicas = _replicas(ranks, options)
     link = Link(parse_rate(options["link"] or LINK), parse_time(options["latency"] or LATENCY))
-    kernels = kernels_of(options) if "kernels" in call.given else TRAINS_ON
+    kernels = kernels_of(options)
     priced = _prices(options["cost"], kernels, call.reporter)
     asked = meant(call, models, sizes, options)
     if len(asked.sources) > 1:

@@ -53,7 +53,7 @@ def plan(reporter: Reporter, opened: Opened, strategies: Iterable[Strategy]) -> 
     """The plans of a model, one for each strategy."""
     chosen, found = list(strategies), []
     with reporter.bar(f"planning {opened.name}", total=len(chosen)) as shown:
-        opened.work.listener.rung = shown.reach
+        opened.work.listener.point = shown.reach
         for strategy in chosen:
             found.append(strategy(opened.work))
             shown.advance()

@@ -60,9 +60,11 @@ def command(
     else:
         budgeting.asked({**options, "optimizer": "none"}).plans()
     asked = meant(call, [model], Sizes(dims, shapes, batch, values), options)
+    planned = asked.options
     if goal not in curves.SHOWN:
         options["force"] = writing.require_target(asked.source, "recompute", options)
-    (opened,) = open_workloads(call, asked.sources, sizes=asked.sizes, options=asked.options)
+        planned = writing.planned_for(planned)
+    (opened,) = open_workloads(call, asked.sources, sizes=asked.sizes, options=planned)
     if goal == "max_batch":
         _require_open(opened, dims, shapes)
     chosen = budgeting.within_limit(

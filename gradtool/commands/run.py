@@ -31,6 +31,7 @@ from gradtool.commands.options import (
 )
 from gradtool.commands.output import SILENT
 from gradtool.errors import UsageError
+from gradtool.operators.kernel_sets import AUTO, NONE
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.names import kernels_of
 from gradtool.workloads.run_options import RunOptions
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
-    from gradtool.ops.native import Kernels
+    from gradtool.operators.kernel_sets import Kernels
 
     Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -130,8 +131,13 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
         training, arrays = _sized(asked, training, arrays)
     if options["save_grads"] is not None and not TrainingInfo.of(training).gradients:
         raise UsageError("--save-grads: this step returns no gradients")
-    asked_for = kernels_on(where, kernels_of(options))
-    chosen, planned_for = _planned(reporter, training, options["plan"], arrays, asked_for)
+    asked_for = kernels_on(where, kernels_of(options, where))
+    is_auto = options["kernels"] == AUTO
+    chosen, planned_for = _planned(
+        reporter, training, options["plan"], arrays, asked_for, is_auto=is_auto
+    )
+    if is_auto and where == "cpu" and planned_for != NONE:
+        asked_for = planned_for
     verify, profile, drawn = options["verify"], options["profile"], timed.drawn(options)
     later = dict(arrays) if verify or profile or drawn else {}
     kernels = available(reporter, asked_for)
@@ -195,14 +201,21 @@ def _require_targets(options: Mapping[str, Any]) -> None:
 
 
 def _place(options: Mapping[str, Any]) -> str:
-    """The device that was meant. Raises DeviceError if it is missing, before any work is done."""
+    """The device of a run, looked for before any work is done.
+
+    Raises:
+        DeviceError: it is missing.
+        UsageError: no kernels are asked for.
+    """
+    if options["kernels"] == NONE:
+        raise UsageError("--kernels none is of plans for other runtimes: run needs kernels")
     if options["engine"] != "arena":
         return "cpu"
     from gradtool.exec.device import open_device
     from gradtool.exec.run import home
 
     device = options["device"]
-    if device == "auto" and options["kernels"] != "numpy":
+    if device == "auto" and options["kernels"] not in (AUTO, "numpy"):
         device = home(options["kernels"])
     return open_device(device).name
 
@@ -254,11 +267,12 @@ def _chosen(
 
 
 def _planned(
-    reporter: Reporter, training: ir.Model, plan: str, arrays: Any, kernels: Kernels
-) -> tuple[ir.Model, Kernels]:
+    reporter: Reporter, training: ir.Model, plan: str, arrays: Any, kernels: Kernels, *,
+    is_auto: bool,
+) -> tuple[ir.Model, Kernels]:  # fmt: skip
     """The training graph as a plan has it, for the sizes of the inputs, and what that is for.
 
-    CuPy's kernels follow a file's plan for those of numpy.
+    Without a word about kernels they are those of a file's plan; CuPy's follow one for numpy's.
     """
     if plan == "keep":
         return training, kernels
@@ -267,7 +281,7 @@ def _planned(
 
     dims = sizes(training, arrays)
     file = api.load_plan(plan) if plan.endswith(plan_names.SUFFIX) else None
-    if file is not None and file.kernels == "numpy" and kernels == "cupy":
+    if file is not None and (is_auto or (file.kernels == "numpy" and kernels == "cupy")):
         kernels = file.kernels
     with reporter.bar(f"planning {plan}"):
         return api.recompute(training, file or plan, dims=dims, kernels=kernels).model, kernels

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from gradtool.commands.output import Reporter
     from gradtool.exec.step_costs import StepCosts
-    from gradtool.ops.native import Kernels
+    from gradtool.operators.kernel_sets import Kernels
 
 
 def profile(
@@ -21,7 +21,7 @@ def profile(
     from gradtool.exec import timing
     from gradtool.exec.feeds import sizes
     from gradtool.exec.machine_peak import reach
-    from gradtool.ops.native import of_nodes
+    from gradtool.operators.kernel_sets import of_nodes
     from gradtool.program import profile as files
     from gradtool.reports.roofline import by_operator, roofline_table
     from gradtool.workloads.plans import workload
@@ -48,7 +48,6 @@ def costs(model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: i
 
 def drawn(options: Mapping[str, Any]) -> dict[str, Callable[[StepCosts, str, Any], str]]:
     """What is drawn of the steps of a run, by file."""
-    from gradtool.program.native import kernels_of
     from gradtool.reports.roofline_page import roofline_page
     from gradtool.reports.trace import measured_trace
 
@@ -57,7 +56,7 @@ def drawn(options: Mapping[str, Any]) -> dict[str, Callable[[StepCosts, str, Any
 
     def page(found: StepCosts, name: str, _result: Any) -> str:
         program = found.plan.program
-        told = f"median of {found.repeats} steps on {kernels_of(program)} kernels, once warm"
+        told = f"median of {found.repeats} steps on {program.kernels} kernels, once warm"
         return roofline_page(name, told, program.steps, found.seconds, found.reach)
 
     ways = {"trace": trace, "html": page}

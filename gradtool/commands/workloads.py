@@ -17,7 +17,9 @@ from gradtool.commands.models import (
 )
 from gradtool.commands.options import filled
 from gradtool.commands.output import SILENT
+from gradtool.commands.plan_names import SUFFIX
 from gradtool.errors import GradtoolError, UsageError
+from gradtool.operators.kernel_sets import AUTO, NONE
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.names import kernels_of
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from gradtool.commands.call import Call
     from gradtool.commands.output import Reporter
-    from gradtool.ops.native import Kernels
+    from gradtool.operators.kernel_sets import Kernels
     from gradtool.workloads.workload import Workload
 
 
@@ -169,8 +171,17 @@ def _open(
 
 
 def _kernels(options: Mapping[str, Any]) -> Kernels:
-    """The kernels that a command plans for; one without the option writes for other runtimes."""
-    return kernels_of(options) if "kernels" in options else "numpy"
+    """The kernels that a command plans for; one without the option writes for other runtimes.
+
+    Without a word about them they are those of a plan in a file.
+    """
+    named = options.get("plan") or ()
+    plans = [p for p in ([named] if isinstance(named, str) else named) if p.endswith(SUFFIX)]
+    if options.get("kernels", AUTO) == AUTO and plans:
+        from gradtool.workloads import plan_files
+
+        return plan_files.load(plans[0]).kernels
+    return kernels_of(options) if "kernels" in options else NONE
 
 
 def _listed(sizes: Mapping[str, int], names: Iterable[str]) -> str:

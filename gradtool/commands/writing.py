@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradtool.commands.plans import Plans, plan, show
+from gradtool.operators.kernel_sets import NONE
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
@@ -28,6 +29,10 @@ def write(
     from gradtool.workloads.ort_options import how_to_load
 
     target = options["output"] or default_target(opened.name, kind)
+    if opened.work.kernels == NONE:
+        reporter.say(
+            "planned for other runtimes: no workspace is counted (--kernels numpy counts ours)"
+        )
     both = plan(reporter, opened, [strategies.keep, strategy])
     found = both.found[-1]
     if target.endswith(plan_files.SUFFIX):
@@ -84,6 +89,15 @@ def require_models(
         else:
             atomic.target(target, force=force)
     return force
+
+
+def planned_for(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the kernels of a file: none for one in a form for other runtimes."""
+    from gradtool.operators.kernel_sets import AUTO
+    from gradtool.workloads.plan_files import SUFFIX
+
+    is_auto = options["kernels"] == AUTO and not (options["output"] or "").endswith(SUFFIX)
+    return {**options, "kernels": NONE} if options["portable"] and is_auto else {**options}
 
 
 def default_target(source: str, kind: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from gradtool.comparison.metrics import Tensor, called_as
 from gradtool.errors import UsageError
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.text.words import some
 
 Part = Literal["region", "operator", "tensor", "node"]

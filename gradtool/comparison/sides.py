@@ -8,14 +8,14 @@ from gradtool.comparison import Snapshot
 from gradtool.comparison.snapshots import of_plan, read_snapshots
 from gradtool.errors import UsageError
 from gradtool.exec.run import planned
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Asked
 from gradtool.planning.plan import Plan
 from gradtool.workloads.rewriting import Graph, Rewritten, model_of
 
 Side = Graph | Plan | str | os.PathLike[str]
 
 
-def snapshot_of(side: Side, name: str, kernels: Kernels = "numpy") -> Snapshot:
+def snapshot_of(side: Side, name: str, kernels: Asked = "auto") -> Snapshot:
     """The snapshot of a side, which a file names itself; a graph is planned for `kernels`.
 
     Raises:

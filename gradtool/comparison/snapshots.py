@@ -13,10 +13,9 @@ from gradtool.comparison.footprint import all_tensors
 from gradtool.comparison.metrics import Metrics, Tensor
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole, read_document
-from gradtool.ops.native import LIBRARY, Kernels
+from gradtool.operators.kernel_sets import LIBRARY, Kernels
 from gradtool.planning.breakdown import FRAGMENTATION, held
 from gradtool.planning.plan import Plan
-from gradtool.program.native import kernels_of
 from gradtool.workloads.names import KERNELS, current
 from gradtool.workloads.plans import extra_flops, total_flops
 
@@ -58,7 +57,7 @@ def of_plan(name: str, plan: Plan, kept: Plan) -> Snapshot:
         },
         all_tensors(plan),
         in_place=_in_place(plan),
-        kernels=kernels_of(plan.program),
+        kernels=plan.program.kernels,
     )
 
 

@@ -13,9 +13,8 @@ from gradtool.errors import GradtoolError
 from gradtool.exec import feeds
 from gradtool.exec.results import Result, counted
 from gradtool.exec.run import execute
-from gradtool.ops.native import LIBRARY
+from gradtool.operators.kernel_sets import LIBRARY
 from gradtool.planning.pareto import requirements
-from gradtool.program.native import kernels_of
 from gradtool.workloads.names import KEEP, SEARCHED
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import workload, write
@@ -109,7 +108,7 @@ def every_plan(
 
     They run on its device.
     """
-    kernels = "numpy" if result.plan is None else kernels_of(result.plan.program)
+    kernels = "numpy" if result.plan is None else result.plan.program.kernels
     work = workload(model, feeds.sizes(model, arrays), kernels)
     said = requirements.lacking()
     chosen = names or [name for name in STRATEGIES if name not in SEARCHED or not said]

@@ -13,7 +13,7 @@ from gradtool.exec import feeds
 from gradtool.exec.binding import Binding, Bindings
 from gradtool.exec.run import sized_and_planned
 from gradtool.exec.shared_arena import Store
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.planning.plan import Plan
 from gradtool.planning.shared_layout import NO_PARTS, Parts
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from gradtool.native import gemm, strided
-from gradtool.ops.native import LIBRARY, Kernels
+from gradtool.operators.kernel_sets import LIBRARY, Kernels
 from gradtool.program.roofline import Reach
 
 SIDE = 768  # of the matrices

@@ -30,7 +30,7 @@ from gradtool.exec.run import planned
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.ops.composites.calls import inline
 from gradtool.ops.composites.dead_outputs import drop_unread
-from gradtool.passes.barrier import barrier
+from gradtool.passes.ort_allocator.barrier import barrier
 from gradtool.passes.plain_casts import plain_casts
 from gradtool.passes.refuse_labels import refuse_labels
 from gradtool.text.extras import install

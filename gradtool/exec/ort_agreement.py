@@ -19,7 +19,6 @@ from gradtool.exec.results import Result
 from gradtool.exec.run import execute
 from gradtool.graph.tensors import array
 from gradtool.passes.widen import widen
-from gradtool.program.native import kernels_of
 from gradtool.workloads.run_options import RunOptions
 
 TOLERANCE = 3e-4
@@ -47,7 +46,7 @@ def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
         return f"{agreed} (worst {apart:.1e}, as rounding is {rounding:.1e})"
     for seed, move in enumerate(MOVES):
         beside, fed = moved(model, arrays, mine, move, seed)
-        kernels = "numpy" if result.plan is None else kernels_of(result.plan.program)
+        kernels = "numpy" if result.plan is None else result.plan.program.kernels
         ran = execute(
             beside, dict(fed), RunOptions(device=result.device, kernels=kernels, copy=False)
         )

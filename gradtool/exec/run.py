@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.errors import DeviceError
+from gradtool.errors import DeviceError, UsageError
 from gradtool.exec import feeds
 from gradtool.exec import measure as measuring
 from gradtool.exec.binding import Bindings
@@ -15,22 +15,23 @@ from gradtool.exec.device import Device, open_device
 from gradtool.exec.results import Arrays, Result, result_of
 from gradtool.exec.shared_arena import Store
 from gradtool.exec.watch import Watch
-from gradtool.ops.native import LIBRARY, Kernels
+from gradtool.operators.kernel_sets import LIBRARY, NONE, Asked, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
 from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
 from gradtool.shapes.inference import register_shapes
+from gradtool.workloads.names import chosen
 from gradtool.workloads.run_options import RunOptions
 
 
-def planned(model: ir.Model, dims: Mapping[str, int], kernels: Kernels = "numpy") -> Plan:
+def planned(model: ir.Model, dims: Mapping[str, int], kernels: Asked = "numpy") -> Plan:
     """The plan that keeps everything, for the given sizes."""
     return sized_and_planned(model, dims, kernels=kernels)[1]
 
 
 def sized_and_planned(
-    model: ir.Model, dims: Mapping[str, int], name: str = "keep", kernels: Kernels = "numpy"
+    model: ir.Model, dims: Mapping[str, int], name: str = "keep", kernels: Asked = "numpy"
 ) -> tuple[ir.Model, Plan]:
     """A model with sizes given to its symbols, and the plan of it that keeps everything.
 
@@ -38,7 +39,7 @@ def sized_and_planned(
     """
     register_shapes()
     sized = bound(model, dims) if dims else model
-    return sized, no_recompute(flatten(sized, dims=dims, kernels=kernels), name)
+    return sized, no_recompute(flatten(sized, dims=dims, kernels=chosen(kernels)), name)
 
 
 def home(kernels: Kernels) -> str:
@@ -51,13 +52,16 @@ def kernels_on(device: str, kernels: Kernels) -> Kernels:
     return "cupy" if kernels == "numpy" and device != "cpu" else kernels
 
 
-def require(kernels: Kernels, device: Device) -> Kernels:
+def require(asked: Asked, device: Device) -> Kernels:
     """The kernels that run on a device (`kernels_on`), where they can be called.
 
     Raises:
         DeviceError: native kernels cannot be called there, or CuPy's are not there.
+        UsageError: they are those of another runtime.
     """
-    on_cpu = device.xp is np
+    kernels, on_cpu = chosen(asked, device.name), device.xp is np
+    if kernels == NONE:
+        raise UsageError("a step needs kernels: none are planned for other runtimes alone")
     if kernels in LIBRARY and not on_cpu:
         raise DeviceError(f"native kernels run on the CPU, not on {device.name}")
     if kernels == "cupy" and on_cpu:

@@ -17,7 +17,7 @@ from gradtool.exec.memory_meter import beside
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import require, sized_and_planned
 from gradtool.exec.warm import warm_seconds
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.planning.plan import Plan
 from gradtool.program.profile import REPEATS
 from gradtool.program.roofline import Reach

@@ -17,10 +17,11 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import home, require
 from gradtool.exec.warm import warm_seconds
-from gradtool.ops.native import LIBRARY, Kernels
+from gradtool.operators.kernel_sets import AUTO, LIBRARY, NONE, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.native import natively
 from gradtool.program.profile import REPEATS, Profile, Timed
+from gradtool.workloads.names import chosen
 from gradtool.workloads.workload import Workload, sized
 
 
@@ -56,12 +57,13 @@ def profile(
 
 
 def at_random(work: Workload, repeats: int = REPEATS) -> Profile:
-    """Time each node on random inputs, by the kernels that the graph is planned for.
+    """Time each node on random inputs, by the kernels of the plan; by `auto` for other runtimes.
 
     Raises:
         MissingData: a weight is absent.
         DeviceError: those are native, and cannot be called here.
     """
-    require(work.kernels, open_device(home(work.kernels)))
+    kernels = chosen(AUTO) if work.kernels == NONE else work.kernels
+    require(kernels, open_device(home(kernels)))
     model = sized(work.model, work.dims)
-    return profile(work, sources.random(model, 0), repeats, work.kernels)
+    return profile(work, sources.random(model, 0), repeats, kernels)

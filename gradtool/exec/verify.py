@@ -18,7 +18,7 @@ from gradtool.exec.parameters import parameters_of
 from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Asked
 from gradtool.passes.train_mode import at_random
 from gradtool.passes.widen import widen
 from gradtool.text.words import suggest
@@ -130,7 +130,7 @@ CHECKS: dict[str, Callable[[ir.Model, Arrays, Result], str]] = {
 }
 
 
-def checked(model: ir.Model, arrays: Arrays, by: str, kernels: Kernels = "numpy") -> str:
+def checked(model: ir.Model, arrays: Arrays, by: str, kernels: Asked = "auto") -> str:
     """Run a model that is fed `arrays`, and check its gradients by one of `CHECKS`.
 
     Raises:

@@ -21,15 +21,6 @@ from gradtool.native.call import Call
 from gradtool.ops.shared.types import Specs
 
 Bound = Callable[[], object]
-Kernels = Literal["numpy", "native", "exact", "cupy"]
-LIBRARY: tuple[Kernels, ...] = ("native", "exact")  # the last without Winograd's convolutions
-
-
-def of_nodes(kernels: Kernels) -> Kernels:
-    """The kernels that run each node by itself where `kernels` are asked for."""
-    return "numpy" if kernels in LIBRARY else kernels
-
-
 EXACT = "exact"  # the attribute that a native step of such a program has
 Layouts = Literal["rows", "any", "alike", "channels", "last"]
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from gradtool.graph.specs import Spec, contiguous
-from gradtool.operators.block_size import CACHE
+from gradtool.operators.block_size import CACHE, DEVICE
+from gradtool.operators.kernel_sets import Kernels
 
 Kind = Literal[
     "parameter", "state", "constant", "host", "input", "activation", "gradient", "output"
@@ -133,8 +134,8 @@ class Program:
     Of a subgraph's inputs the first `formal` are its own, the others are captured values.
     `state` maps parameters and state to the outputs that are their values in the next step.
     Buffers take a multiple of `alignment` bytes.  A program `is_grouped` where a plan says which
-    steps native kernels run as one (`program/fusion.py`).  Its kernels work on pieces that are
-    `grain` times as large as those for a processor's cache (`operators/block_size.py`).
+    steps native kernels run as one (`program/fusion.py`).  Its steps have the workspaces of
+    `kernels`.
     """
 
     values: tuple[Value, ...]
@@ -149,7 +150,7 @@ class Program:
     formal: int = 0
     alignment: int = 64
     is_grouped: bool = False
-    grain: int = CACHE
+    kernels: Kernels = "numpy"
 
     def __repr__(self) -> str:
         return f"Program({len(self.steps)} steps, {len(self.values)} values)"
@@ -180,6 +181,11 @@ class Program:
                 root, view = view.base, self.values[view.base].view
             roots.append(root)
         return roots
+
+    @property
+    def grain(self) -> int:
+        """The number of cache-sized blocks in one block (`operators/block_size.py`)."""
+        return DEVICE if self.kernels == "cupy" else CACHE
 
     @property
     def is_native(self) -> bool:

@@ -25,9 +25,9 @@ from gradtool.graph.specs import Spec, least_of, spec_of
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.file_tensors import SMALL, FileTensor
 from gradtool.operators.block_size import CACHE, DEVICE, grain
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.ops.composites.calls import expand
 from gradtool.ops.kernels import Kernel
-from gradtool.ops.native import Kernels
 from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
 from gradtool.program.declarations import Call, Declarations
@@ -56,7 +56,7 @@ def flatten(
     Composites without a kernel are expanded first; the model itself is left as it is.  Without
     `views` every node is a step, also those that only lay a value out again: that is for looking
     at the graph, not for running it.  Native `kernels` run what they can, and need the workspace
-    for it; those of CuPy need that of a device's pieces.
+    for it; those of CuPy need that of a device's pieces, and `none`, of another runtime, none.
 
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
@@ -73,8 +73,7 @@ def flatten(
     with grain(pieces):
         flat = _Flat(model, model.graph, gradients, info.changing, set(info.state), views=views)
         program = flat.program(info.gradients, info.state, info.loss, dims or {})
-    program = replace(program, is_grouped=info.kernels is not None, grain=pieces)
-    return made_for(kernels, program)
+    return made_for(kernels, replace(program, is_grouped=info.kernels is not None))
 
 
 class _Flat:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
-from gradtool.operators.block_size import DEVICE
+from gradtool.operators import kernel_sets
 from gradtool.ops import kernels, native
 from gradtool.ops.native import EXACT, Native
 from gradtool.ops.shared.image_layouts import Apart, Laid
@@ -52,17 +52,23 @@ def natively(program: Program, *, grouped: bool = True, exact: bool = False) -> 
     return _with_workspaces(fused(chosen) if grouped else chosen)
 
 
-def made_for(kernels: native.Kernels, program: Program) -> Program:
-    """The program made for kernels of the library; for others it is itself."""
-    return natively(program, exact=kernels == "exact") if kernels in native.LIBRARY else program
+def made_for(kernels: kernel_sets.Kernels, program: Program) -> Program:
+    """The program of numpy's or CuPy's kernels, made for others.
+
+    For those of another runtime no step has a workspace, but for the bodies of control flow.
+    """
+    if kernels in kernel_sets.LIBRARY:
+        program = natively(program, exact=kernels == "exact")
+        kernels = kernels if program.is_native else "numpy"
+    elif kernels == kernel_sets.NONE:
+        program = dataclasses.replace(program, steps=tuple(map(_without_workspace, program.steps)))
+    return dataclasses.replace(program, kernels=kernels)
 
 
-def kernels_of(program: Program) -> native.Kernels:
-    """The kernels that a program is made for."""
-    native = [step for step in program.steps if step.is_native]
-    if any(EXACT in step.attributes for step in native):
-        return "exact"
-    return "native" if native else "cupy" if program.grain == DEVICE else "numpy"
+def _without_workspace(step: Step) -> Step:
+    if any(isinstance(each, Program) for each in step.attributes.values()):
+        return step
+    return dataclasses.replace(step, workspace=(), scratch_bytes=0)
 
 
 def _with_workspaces(program: Program) -> Program:
@@ -114,7 +120,7 @@ class Choice(NamedTuple):
 
 def choices(program: Program) -> Iterator[Choice]:
     """What runs each step of a program, in order."""
-    others: Provider = "cupy" if program.grain == DEVICE else "numpy"
+    others: Provider = "cupy" if program.kernels == "cupy" else "numpy"
     for step in program.steps:
         method = ""
         if step.is_native:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NotRequired, TypedDict, get_args
 
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_number, is_text, read_document, write_document
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.text.json_schema import Amount, Positive
 
 SCHEMA_VERSION = 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from gradtool.program.native import kernels_of
 from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
@@ -111,7 +110,7 @@ def frontier_json(
     """The frontier for machines."""
     return {
         "model": model,
-        "kernels": kernels_of(kept.program),
+        "kernels": kept.program.kernels,
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "keep_bytes": int(kept.peak),
         "optimizer_bytes": state,

@@ -9,23 +9,24 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
+from gradtool.operators.kernel_sets import AUTO, LIBRARY, NONE
 from gradtool.planning.breakdown import FRAGMENTATION, module
 from gradtool.planning.plan import TEMPORARIES, Region
-from gradtool.program.native import kernels_of
 from gradtool.reports.savings import SavingRecord
 from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.names import escape
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent
-from gradtool.workloads.names import FLAGS, KERNELS
+from gradtool.workloads.names import FLAGS, KERNELS, chosen
 from gradtool.workloads.records import Dims, PlannedFor
 
 if TYPE_CHECKING:
-    from gradtool.ops.native import Kernels
+    from gradtool.operators.kernel_sets import Kernels
     from gradtool.planning.plan import Buffer, Plan
 
 BESIDE: tuple[Region, ...] = ("activations", TEMPORARIES, "parameters", "gradients")
+_SPECIAL: tuple[Kernels, ...] = (*LIBRARY[::-1], "cupy", NONE)
 SHORT: Mapping[Region, str] = {TEMPORARIES: "temporaries"}  # where there is little room
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = " .,-=+*#"
@@ -86,14 +87,15 @@ class ReportDocument(TypedDict):
 def footer(plans: Sequence[Plan]) -> str:
     """What plans leave out; the state of an optimizer only where one of them has no updates."""
     updating = all(any(s.stage == "update" for s in plan.program.steps) for plan in plans)
-    return left_out({kernels_of(plan.program) for plan in plans}, updating=updating)
+    return left_out({plan.program.kernels for plan in plans}, updating=updating)
 
 
 def left_out(kernels: Collection[Kernels], *, updating: bool) -> str:
     """What plans for some kernels leave out, and how they are held against a run."""
-    special: Kernels | None = next((k for k in ("exact", "native", "cupy") if k in kernels), None)
-    what = "" if special is None else f" for {KERNELS['cupy' if special == 'cupy' else 'native']}"
-    how = "" if special is None else f" {FLAGS[special]}"
+    found: Kernels | None = next((k for k in _SPECIAL if k in kernels), None)
+    name: Kernels | None = "native" if found in LIBRARY else found
+    what = "" if name is None else f" for {KERNELS[name]}"
+    how = "" if found in (None, NONE, chosen(AUTO)) else f" {FLAGS[found]}"
     state = "" if updating else "optimiser state, "
     return (
         f"planned{what}, not measured (gradtool run{how} --measure).  "
@@ -203,7 +205,7 @@ def plan_json(plan: Plan, model_name: str, dims: Mapping[str, int]) -> PlanRecor
     return {
         "model": model_name,
         "plan": plan.name,
-        "kernels": kernels_of(plan.program),
+        "kernels": plan.program.kernels,
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "peak_bytes": int(plan.peak),
         "load_bytes": int(plan.peak_live),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from gradtool.planning.breakdown import activation_bytes, held
-from gradtool.program.native import kernels_of
 from gradtool.reports.memory import footer, summary, timeline
 from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
@@ -237,7 +236,7 @@ def plans_json(
     kept = rows[0]
     return {
         "model": kept.model,
-        "kernels": kernels_of(kept.plan.program),
+        "kernels": kept.plan.program.kernels,
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "notes": list(notes),
         "plans": [

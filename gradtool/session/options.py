@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Asked
 from gradtool.planning.shared_layout import Parts
 from gradtool.session.feeding import Batch
 from gradtool.workloads.options import keyword
@@ -33,9 +33,10 @@ class SessionOptions:
         None, "those of parameters and sums in `update`: by name, that of the whole, and bytes "
         "from its start.")  # fmt: skip
     device: str = keyword("cpu", "`cpu`, `cuda`, `cuda:N` or `auto`.")
-    kernels: Kernels = keyword(
-        "numpy", "`numpy`; `native`: the library computes what it can on the CPU; `exact`: without "
-        "Winograd's convolutions; those of CUDA are CuPy's.")  # fmt: skip
+    kernels: Asked = keyword(
+        "auto", "`numpy`; `native`: the library computes what it can on the CPU; `exact`: without "
+        "Winograd's convolutions; `auto`: on the CPU `exact` if it loads, else `numpy`, on CUDA "
+        "CuPy's.")  # fmt: skip
     keep_gradients: Sequence[str] = keyword(
         (), "values inside of the graph, and parameters that it updates, whose gradients are "
         "results as well; names or globs.")  # fmt: skip

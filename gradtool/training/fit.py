@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from gradtool.errors import OverBudget, UsageError
 from gradtool.exec.run import sized_and_planned
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
 from gradtool.planning.plan import Plan

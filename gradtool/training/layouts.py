@@ -20,7 +20,7 @@ from gradtool.exec.state_ready import settling_steps
 from gradtool.graph.families import split_name
 from gradtool.graph.randomness import TOGETHER
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.update_groups import Updates
 from gradtool.planning.plan import Plan

@@ -14,7 +14,7 @@ from gradtool import api, io
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.graph.metadata import SETTLED
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates

@@ -8,27 +8,22 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.exec.device import open_device
-from gradtool.native import library
-from gradtool.ops.native import Kernels
+from gradtool.exec.run import kernels_on
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.open_batch import is_fixed_at_one, open_batch
 from gradtool.training.options import BATCH, TrainOptions
+from gradtool.workloads.names import kernels_of
 
 
 def kernels_for(options: TrainOptions, ranks: int) -> Kernels:
-    """The kernels that are asked for; where nobody says, native ones if the library is there.
-
-    Winograd's convolutions have to be asked for: their rounding opens a Relu that is shut in
-    float64 more often than that of others, and from there on weights differ.
+    """The kernels of the options on their device.
 
     Raises:
         DeviceError: the device is missing.
     """
-    asked = options.kernels
-    if asked != "native" and ranks == 1 and open_device(options.device).name != "cpu":
-        return "cupy"
-    if asked == "auto":
-        return "exact" if library.is_available() else "numpy"
-    return "exact" if asked == "native" and options.exact_conv else asked
+    on_cpu = options.kernels == "native" or ranks > 1
+    device = "cpu" if on_cpu else open_device(options.device).name
+    return kernels_on(device, kernels_of(vars(options), device))
 
 
 def opened_for(model: ir.Model, options: TrainOptions) -> tuple[ir.Model, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from gradtool.exec.run import sized_and_planned
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.pipeline_cut import Cut
 from gradtool.passes.residuals import Sizes
 from gradtool.planning.pipeline import Drawn, Pace, in_flight, timeline

@@ -12,7 +12,7 @@ from gradtool.exec import feeds
 from gradtool.exec.bound_model import Resident
 from gradtool.exec.results import Result
 from gradtool.exec.state_ready import Settling
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.ops.ranks.members import in_line, together
 from gradtool.passes.cut_stages import part_name
 from gradtool.passes.evaluation import evaluation

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import UsageError
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Asked
 from gradtool.text.units import parse_bytes
 from gradtool.text.words import suggest
 from gradtool.workloads.names import current
@@ -37,7 +37,7 @@ def max_batch(
     plans: Sequence[str] = PLANS,
     optimizer: str = "none",
     dims: Mapping[str, int] | None = None,
-    kernels: Kernels = "numpy",
+    kernels: Asked = "auto",
 ) -> dict[str, int]:
     """By plan, the largest batch of a training graph whose step fits into a memory; 0 if none does.
 

@@ -15,22 +15,24 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.arguments import takes
 from gradtool.emit.builder import Builder
+from gradtool.errors import InvalidResult
 from gradtool.graph import walk
 from gradtool.graph.defaults import write_defaults
 from gradtool.graph.metadata import CALL, CALLEE
 from gradtool.graph.predicates import is_used
 from gradtool.ops.composites.calls import inline, inputs_of_call
 from gradtool.ops.composites.dead_outputs import drop_unread
-from gradtool.passes.barrier import barrier as set_barriers
-from gradtool.passes.barrier import is_clone
-from gradtool.passes.hide_shapes import open_sizes
 from gradtool.passes.local_functions import localise
 from gradtool.passes.lower_updates import is_update, lower_updates
+from gradtool.passes.ort_allocator.barrier import barrier as set_barriers
+from gradtool.passes.ort_allocator.barrier import is_clone
+from gradtool.passes.ort_allocator.hide_shapes import open_sizes
 from gradtool.passes.plain_casts import plain_casts
 from gradtool.passes.portable import portable as make_portable
 from gradtool.passes.refuse_labels import refuse_labels
 from gradtool.passes.split import Split
 from gradtool.workloads import ort_options
+from gradtool.workloads.fitting import require_fit
 from gradtool.workloads.options import documented, keyword
 from gradtool.workloads.rewriting import Graph, model_of
 
@@ -110,7 +112,11 @@ def _written(
         force=options.force, external_data=options.external_data, own=options.own,
         stock=options.stock, say=options.say, finish=partial(_finish, options=options),
     )  # fmt: skip
-    return io.save_together(models, writing)
+    try:
+        return io.save_together(models, writing)
+    except InvalidResult:  # of a source that no runtime computes it is no defect of ours
+        require_fit(models[0][0])
+        raise
 
 
 def _finish(model: ir.Model, options: SaveOptions) -> None:

@@ -22,7 +22,7 @@ from gradtool.ops.composites.outline import outline
 from gradtool.passes.lower_contrib import is_contrib, lower_contrib
 from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
 from gradtool.passes.open_batch import is_fixed_at_one, open_batch
-from gradtool.passes.strip_barriers import strip_barriers
+from gradtool.passes.ort_allocator.strip_barriers import strip_barriers
 from gradtool.shapes import infer
 from gradtool.shapes.inference import register_shapes
 

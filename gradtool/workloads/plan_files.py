@@ -14,7 +14,7 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.documents import is_text, is_whole, read_document, write_document
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.planning.schedule import Schedule, instances
 from gradtool.planning.search.proof import Proof
 from gradtool.shapes.inference import register_shapes

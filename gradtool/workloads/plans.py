@@ -10,7 +10,7 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from gradtool.graph.training_info import record
-from gradtool.ops.native import LIBRARY, Kernels, of_nodes
+from gradtool.operators.kernel_sets import LIBRARY, Asked, Kernels, of_nodes
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
 from gradtool.planning.recompute.mirror import Decision
@@ -21,6 +21,7 @@ from gradtool.program.flatten import flatten
 from gradtool.program.native import made_for
 from gradtool.shapes.inference import register_shapes
 from gradtool.workloads.groups import labelled, marked, spread
+from gradtool.workloads.names import chosen
 from gradtool.workloads.planned import Arena, Planned
 from gradtool.workloads.recompute import apply, group, mark, prepared
 from gradtool.workloads.workload import Workload, sized
@@ -32,26 +33,26 @@ Strategy = Callable[[Workload], Planned]
 
 
 def workload(
-    model: ir.Model, dims: Mapping[str, int] | None = None, kernels: Kernels = "numpy"
+    model: ir.Model, dims: Mapping[str, int] | None = None, kernels: Asked = "numpy"
 ) -> Workload:
     """A training graph made ready to be planned for kernels; the model given is left as it is.
 
     Raises:
         UsageError: sizes are open that `dims` does not give, or an operator has no kernel.
     """
-    return _of_sizes(prepared(model), dims or {}, kernels)
+    return _of_sizes(prepared(model), dims or {}, chosen(kernels))
 
 
 def workloads(
-    model: ir.Model, dims: Mapping[str, int], symbol: str, kernels: Kernels = "numpy"
+    model: ir.Model, dims: Mapping[str, int], symbol: str, kernels: Asked = "numpy"
 ) -> Callable[[int], Workload]:
     """A function from the size of a symbol to the `workload` of that size, made once for each.
 
     Raises:
         UsageError: as `workload`, when it is called.
     """
-    made = prepared(model)
-    return cache(lambda size: _of_sizes(made, {**dims, symbol: size}, kernels))
+    made, known = prepared(model), chosen(kernels)
+    return cache(lambda size: _of_sizes(made, {**dims, symbol: size}, known))
 
 
 def grown(work: Workload, symbol: str) -> Callable[[int], Workload]:

@@ -22,10 +22,10 @@ from gradtool.graph.names import Names
 from gradtool.graph.prune import detach, prune
 from gradtool.graph.reads import reads
 from gradtool.graph.training_info import record
+from gradtool.operators.kernel_sets import LIBRARY, Kernels
 from gradtool.ops import kernels
 from gradtool.ops.composites.calls import expand
 from gradtool.ops.control.gradient_bodies import replace_reads
-from gradtool.ops.native import LIBRARY, Kernels
 from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.text.json_schema import Count
 
 Dims = Annotated[dict[str, Count], "Sizes by symbol."]
 PlannedFor = Annotated[
     Kernels,
-    "The kernels that are planned for; exact: native ones without Winograd's convolutions.",
+    "The kernels that are planned for; exact: native ones without Winograd's convolutions; none: "
+    "other runtimes.",
 ]

@@ -12,11 +12,12 @@ import onnx_ir as ir
 from gradtool.arguments import Seed, checked, takes
 from gradtool.errors import UsageError
 from gradtool.graph.stages import require_no_updates
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import AUTO, Asked
 from gradtool.planning.plan import Plan
 from gradtool.planning.search.proof import Proof
 from gradtool.workloads.goals import Budget, Goal, options_of
 from gradtool.workloads.options import documented, keyword
+from gradtool.workloads.plan_files import PlanFile
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import Strategy, extra_flops, workload, write
 from gradtool.workloads.recompute_options import RecomputeOptions
@@ -96,7 +97,7 @@ def mirror(
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     dims: Mapping[str, int] | None = None,
-    kernels: Kernels = "numpy",
+    kernels: Asked = "auto",
 ) -> Rewritten:
     """A training graph in which backward computes cheap activations again; see `recompute`.
 
@@ -108,7 +109,8 @@ def mirror(
         keep: globs of nodes that never run twice.
         drop: globs of nodes that may, whatever the policy.
         dims: sizes of open symbols to plan for, by name; none by default.
-        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
+        kernels: those to plan for: `auto`, `numpy`, `native`, `exact`, or `none`, of other
+            runtimes.
 
     Raises:
         UsageError: sizes are open that `dims` does not give, or a name matches nothing.
@@ -146,7 +148,9 @@ class SearchOptions:
     dims: Mapping[str, int] | None = keyword(
         None, "sizes of open symbols to plan for, by name; none by default."
     )
-    kernels: Kernels = keyword("numpy", 'those to plan for: `"numpy"`, `"native"` or `"exact"`.')
+    kernels: Asked = keyword(
+        "auto", "those to plan for: `auto`, `numpy`, `native`, `exact`, or `none`, of other "
+        "runtimes.")  # fmt: skip
 
     def asked(self, graph: Graph, goal: Goal) -> RecomputeOptions:
         """The same for a goal.
@@ -195,8 +199,10 @@ def recompute(  # noqa: D417 - by `takes`
         less = gt.recompute(training, gt.Budget("80%"), strategy="min-cut")
         less.plan.peak, less.proof.extra  # bytes, FLOPs
     """
-    asked = options.asked(graph, goal)
-    return _rewritten(graph, asked.plans(), options.dims, options.kernels)
+    asked, kernels = options.asked(graph, goal), options.kernels
+    if isinstance(goal, PlanFile) and kernels == AUTO:
+        kernels = goal.kernels
+    return _rewritten(graph, asked.plans(), options.dims, kernels)
 
 
 @dataclass(frozen=True)
@@ -233,7 +239,7 @@ def frontier(graph: Graph, points: int, options: SearchOptions) -> Points:
 
 
 def _rewritten(
-    graph: Graph, strategy: Strategy, dims: Mapping[str, int] | None, kernels: Kernels
+    graph: Graph, strategy: Strategy, dims: Mapping[str, int] | None, kernels: Asked
 ) -> Rewritten:
     work = workload(model_of(graph), dims, kernels)
     found: Planned = strategy(work)

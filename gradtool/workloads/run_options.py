@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from gradtool.arguments import Many, Seed
 from gradtool.graph.limits import DEFAULT
+from gradtool.operators.kernel_sets import Asked
 from gradtool.workloads.options import keyword, option, require
 
 _DONE, _DEVICE, _DATA = "What is done", "Device", "Data"
@@ -20,9 +21,11 @@ class KernelOptions:
     """The kernels that a step is planned for; in Python one argument, of `KERNELS`."""
 
     kernels: str = option(
-        "choice", "numpy", "What is to compute, and is planned for: numpy, or the native library "
-        "what it can, on the CPU; CuPy on CUDA.", choices=("numpy", "native", "cupy"),
-        group=_DEVICE)  # fmt: skip
+        "choice", "auto", "The kernels that compute and are planned for: numpy's, the native "
+        "library's where they fit, or CuPy's; none counts no workspace, for other runtimes.  auto: "
+        "on the CPU the library if it loads (as with --exact-conv), else numpy; on CUDA CuPy; "
+        "none for a file with --portable.",
+        choices=("auto", "numpy", "native", "cupy", "none"), group=_DEVICE)  # fmt: skip
     exact_conv: bool = option(
         "flag", False, "Convolutions of native kernels are sums of products: none is Winograd's.",
         needs="kernels=native", group=_DEVICE)  # fmt: skip
@@ -78,9 +81,9 @@ class RunOptions:
         "bytes", None, "Stop before values whose sizes depend on data take more.", metavar="SIZE",
         shown="512MiB, or what the step is planned to take", group=_DONE, needs="engine=arena",
         doc="the most bytes of values whose sizes depend on data; see there.")  # fmt: skip
-    kernels: Literal["numpy", "native", "exact", "cupy"] = keyword(
-        "numpy", "`numpy`; `native`: the library computes what it can; `exact`: without Winograd's "
-        "convolutions (docs/running.md).")  # fmt: skip
+    kernels: Asked = keyword(
+        "auto", "`numpy`; `native`: the library computes what it can; `exact`: without Winograd's "
+        "convolutions; `auto`: `exact` if the library loads (docs/running.md).")  # fmt: skip
     copy: bool = keyword(
         True, "results are copies; False: views of the arena, which lives as long as one of them."
     )

@@ -19,7 +19,7 @@ from gradtool.graph.predicates import is_float
 from gradtool.graph.reads import reads
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import symbols
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.layouts import storages
 from gradtool.passes.redirect_shape_reads import asks_sizes, redirect_shape_reads
 from gradtool.passes.residuals import ASSUMED, Sizes, is_forward_result

@@ -10,7 +10,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from gradtool.graph.stages import is_backward, is_hoisted
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.residuals import residuals
 from gradtool.passes.second_order import is_training_graph
 from gradtool.workloads.grad_options import GradOptions

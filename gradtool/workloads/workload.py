@@ -8,7 +8,7 @@ from functools import cached_property
 
 import onnx_ir as ir
 
-from gradtool.ops.native import Kernels
+from gradtool.operators.kernel_sets import Kernels
 from gradtool.planning.arena import Arenas
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.orders.best import Ordered, best_order
@@ -18,14 +18,14 @@ from gradtool.program import Program
 from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
 
-OnRung = Callable[[int, int], object]
+OnPoint = Callable[[int, int], object]
 
 
 @dataclass
 class Listener:
-    """Who hears how many rungs of a search are done, and how many there are."""
+    """Who hears how many points of a search are done, and how many there are."""
 
-    rung: OnRung = lambda _done, _all: None
+    point: OnPoint = lambda _done, _all: None
 
 
 @dataclass(frozen=True)

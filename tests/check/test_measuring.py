@@ -27,7 +27,7 @@ def net(tmp_path):
 
 def planned(checked, strategy):
     made = gt.grad(gt.load(checked.path, dims=checked.dims)).model
-    work = workload(made)
+    work = workload(made, kernels=checked.planned_for)
     return work, strategies.STRATEGIES[strategy](work)
 
 

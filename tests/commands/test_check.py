@@ -524,14 +524,17 @@ def test_the_table_in_a_pipe_is_in_characters_that_the_stream_has(shell, reposit
 
 
 def test_a_case_is_planned_for_its_kernels_and_its_baseline_says_so(check, repository):
+    config = (repository / "gradtool.toml").read_text()
+    (repository / "gradtool.toml").write_text(config + 'kernels = "numpy"\n')
     assert check("--update").code == 0
     (path,) = (repository / "gradtool-baseline").glob("*.json")
     numpys = json.loads(path.read_text())
-    config = (repository / "gradtool.toml").read_text()
+    (repository / "gradtool.toml").write_text(config)
+    assert only(check)["kernels"] == "numpy"  # as recorded
     (repository / "gradtool.toml").write_text(config + 'kernels = "native"\n')
     other = check()
 
-    assert (numpys["schema_version"], numpys["kernels"]) == (2, "numpy")
+    assert (numpys["schema_version"], numpys["kernels"]) == (3, "numpy")
     assert "the baseline is of kernels numpy, the case of native" in other.out + other.err
     assert only(check)["kernels"] == "native"
     assert check("--update").code == 0
@@ -540,16 +543,19 @@ def test_a_case_is_planned_for_its_kernels_and_its_baseline_says_so(check, repos
 
 
 def test_an_earlier_baseline_counts_numpys_kernels_and_is_told_of_in_one_line(check, repository):
+    config = (repository / "gradtool.toml").read_text()
+    (repository / "gradtool.toml").write_text(config + 'kernels = "numpy"\n')
     assert check("--update").code == 0
+    (repository / "gradtool.toml").write_text(config)
     (path,) = (repository / "gradtool-baseline").glob("*.json")
     former = json.loads(path.read_text()) | {"schema_version": 1}
     del former["kernels"]
     path.write_text(json.dumps(former))
     found, again = check(), check("--update")
 
-    line = "1 baseline of schema_version 1: taken to count numpy's kernels; --update writes "
+    line = "1 baseline of numpy's kernels, the former default: "
     assert found.code == again.code == 0
     assert found.err.count(line) == 1
     assert line not in again.err
-    assert json.loads(path.read_text())["schema_version"] == 2
+    assert json.loads(path.read_text())["schema_version"] == 3
     assert line not in check().err

@@ -51,10 +51,10 @@ BASELINES = {
     "nothing": ("", "is no JSON: Expecting value: line 1 column 1 (char 0); write it anew with "),
     "a list": ("[]", "is no JSON object; write it anew with --update"),
     "a later version": (
-        '{"schema_version": 3}',
-        "has no schema_version 2; it has 3, of another gradtool; write it anew with --update",
+        '{"schema_version": 4}',
+        "has no schema_version 3; it has 4, of another gradtool; write it anew with --update",
     ),
-    "of another tool": ('{"results": []}', "has no schema_version 2; write it anew with --update"),
+    "of another tool": ('{"results": []}', "has no schema_version 3; write it anew with --update"),
     "no metrics": ('{"schema_version": 1}', "is no baseline: write it anew with --update"),
     "a merge that was left": ("<<<<<<< HEAD\n{\n", "is no JSON: Expecting value: line 1 column 1"),
 }

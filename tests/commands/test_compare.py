@@ -6,6 +6,8 @@ import jsonschema
 import pytest
 from deep import deep
 
+NUMPY = ("--kernels", "numpy")  # whose steps are nodes
+
 
 @pytest.fixture
 def net(model):
@@ -50,10 +52,10 @@ def peak(run, *arguments):
 
 
 def test_a_model_with_one_more_layer(run, net, more):
-    (found,) = compared(run, net, more)
+    (found,) = compared(run, net, more, *NUMPY)
 
     assert (found["before"], found["now"]) == (net, more)
-    assert totals(found)["peak"] == (peak(run, net), peak(run, more))
+    assert totals(found)["peak"] == (peak(run, net, *NUMPY), peak(run, more, *NUMPY))
     assert rows(found, "tensor")["t3"]["why"] == "new"
     assert rows(found, "region")["parameters"]["moved"] == 1024
     assert rows(found, "node") == {}
@@ -79,19 +81,19 @@ def test_a_model_and_itself(run, net):
 
 
 def test_one_model_under_two_plans(run, net):
-    (found,) = compared(run, net, "--plan", "mirror")
+    (found,) = compared(run, net, "--plan", "mirror", *NUMPY)
 
     assert (found["before"], found["now"]) == ("net.onnx (keep)", "net.onnx (mirror)")
     assert set(rows(found, "node")) == {"Sin", "Sin_1"}
     assert rows(found, "tensor")["s0"]["why"] == "computed again; no longer held"
     assert totals(found)["recomputed"] == (0, 2)
-    (back,) = compared(run, net, "--plan", "mirror", "--plan", "keep")
+    (back,) = compared(run, net, "--plan", "mirror", "--plan", "keep", *NUMPY)
     assert totals(back)["peak"] == totals(found)["peak"][::-1]
 
 
 @pytest.mark.usefixtures("net")
 def test_the_only_model_here_is_meant(run):
-    outcome = run("compare", "--plan", "mirror", "--by", "node")
+    outcome = run("compare", "--plan", "mirror", "--by", "node", *NUMPY)
 
     assert outcome.code == 0
     assert "model: net.onnx (the only one here)" in outcome.err
@@ -214,7 +216,8 @@ def test_results_of_check(run, net, more):
 
 @pytest.mark.parametrize("form", ["table", "csv", "markdown"])
 def test_one_part_alone(run, net, more, form):
-    outcome = run("compare", net, more, "--by", "tensor", "--top", "2", "--format", form)
+    line = ("compare", net, more, "--by", "tensor", "--top", "2", "--format", form)
+    outcome = run(*line, *NUMPY)
 
     assert outcome.code == 0
     assert "Sin_2" in outcome.out

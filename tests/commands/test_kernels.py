@@ -16,7 +16,7 @@ from gradtool.text.units import format_bytes
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 NAMES = ("cnn", "lstm", "transformer")
-ASKED = {"numpy": [], "native": ["--kernels", "native"],
+ASKED = {"numpy": ["--kernels", "numpy"], "native": ["--kernels", "native"],
          "exact": ["--kernels", "native", "--exact-conv"]}  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_native_kernels_give_the_gradients_of_numpy(gradients):
 def test_without_a_library_numpy_runs_and_it_is_said(gradients, monkeypatch):
     monkeypatch.setattr(library, "status", lambda: (None, "built without native kernels"))
     ours, done = gradients("--kernels", "native")
-    theirs, _ = gradients()
+    theirs, _ = gradients("--kernels", "numpy")
 
     assert "kernels: numpy (built without native kernels)" in done.err
     assert {n: a.tobytes() for n, a in ours.items()} == {n: a.tobytes() for n, a in theirs.items()}
@@ -76,7 +76,7 @@ def test_every_step_says_what_runs_it_and_why(run, tiny_model):
 
 
 def test_what_numpy_is_asked_for_says_what_would_fit(run, tiny_model):
-    steps = explained(run, tiny_model)
+    steps = explained(run, tiny_model, "--kernels", "numpy")
 
     assert {step["provider"] for step in steps} == {"numpy"}
     (product, *_) = (step for step in steps if step["operator"] == "MatMul")
@@ -186,10 +186,11 @@ def test_a_plan_in_a_file_is_for_its_kernels(run, tiny_model, tmp_path):
     assert json.loads(plan.read_text())["kernels"] == "native"
     for command in (["run"], ["recompute", "-o", tmp_path / "m.onnx"]):
         name, *options = command
-        refused = run(name, tiny_model, "--batch", "2", "--plan", plan, *options)
+        given = [name, tiny_model, "--batch", "2", "--plan", plan, *options]
+        refused = run(*given, "--kernels", "numpy")
         assert refused.code == 2
         assert refused.err.strip().endswith("here it is for numpy's kernels: say --kernels native")
-        assert run(name, tiny_model, "--batch", "2", "--plan", plan, *options, *native).code == 0
+        assert run(*given, *native).code == run(*given).code == 0
 
 
 @pytest.mark.exhaustive

@@ -74,7 +74,7 @@ def test_one_model_has_regions_a_timeline_and_tensors(run, tiny_model):
     assert " region " in out
     assert "backward from step" in out
     assert " tensor " in out
-    assert out.count("planned, not measured") == 1
+    assert out.count(", not measured (gradtool run --measure)") == 1
 
 
 def test_top_limits_the_tensors(run, tiny_model):

@@ -17,7 +17,7 @@ from trainings import examples, lines, proto, weights
 
 import gradtool as gt
 from gradtool.native import library
-from gradtool.program.native import choices, kernels_of
+from gradtool.program.native import choices
 
 TRAIN = ("train", "net.onnx", "--data", "data.npz", "--batch", "8", "--lr", "0.1")
 
@@ -153,7 +153,7 @@ def test_the_library_computes_where_nobody_says_but_no_convolution_by_winograd(a
         trainer.fit(f"{sample}.npz")
         plan, *_ = trainer.session.plans
 
-    assert kernels_of(plan.program) == found
+    assert plan.program.kernels == found
     methods = {choice.method for choice in choices(plan.program)}
     assert ("winograd" in methods) is (found == "native")
 
@@ -164,7 +164,7 @@ def test_numpy_computes_without_a_library_where_nobody_says(net, monkeypatch):
         trainer.fit(examples(50))
         plan, *_ = trainer.session.plans
 
-    assert kernels_of(plan.program) == "numpy"
+    assert plan.program.kernels == "numpy"
 
 
 @pytest.mark.usefixtures("net")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from gradtool.planning.search.proof import Proof
 from gradtool.reports import frontier
 
-KEPT = SimpleNamespace(peak=4096, program=SimpleNamespace(grain=1, steps=()))
+KEPT = SimpleNamespace(peak=4096, program=SimpleNamespace(kernels="numpy"))
 
 
 def point(budget, extra, bound):

@@ -13,7 +13,6 @@ from trainings import examples, load, proto, stream
 import gradtool as gt
 from gradtool.errors import MissingData, UsageError
 from gradtool.io import safetensors
-from gradtool.program.native import kernels_of
 from gradtool.training.callbacks import Watcher
 
 GOOD = examples(20)
@@ -284,7 +283,7 @@ def test_the_axis_of_the_examples_is_found_wherever_it_is(sample):
     with gt.Trainer(folder / f"{sample}.onnx", batch=2, lr=1e-3, shuffle=False) as trainer:
         history = trainer.fit(folder / f"{sample}.npz", evaluate=folder / f"{sample}.npz")
 
-        kernels = kernels_of(trainer.session.plans[0].program)
+        kernels = trainer.session.plans[0].program.kernels
     whole = gt.grad(gt.load(folder / f"{sample}.onnx"), optimizer="adamw")
     with np.load(folder / f"{sample}.npz") as found, gt.Session(whole, kernels=kernels) as session:
         axis = 1 if sample == "lstm" else 0
