@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from gradtool.ops.elementwise.native import formula_of
-from gradtool.ops.elementwise.native_fused import GROUP, MOST, Operation, Symbol
+from gradtool.ops.elementwise.native import PROGRAMS, Operation, Symbol
+from gradtool.ops.elementwise.native_fused import GROUP, MOST
 from gradtool.program import Program, Step, Value
 
 
@@ -100,7 +100,7 @@ class _Fusion:
     def group(self, index: int) -> _Group | None:
         """The group that ends with a step so far; None if it is not elementwise."""
         step = self.program.steps[index]
-        if not step.is_native or formula_of(step.op) is None or len(step.outputs) != 1:
+        if not step.is_native or step.op not in PROGRAMS or len(step.outputs) != 1:
             return None
         (result,) = step.writes
         operations: tuple[Operation, ...] = ()
@@ -159,18 +159,16 @@ def _operations(
     program: Program, step: Step, made: dict[int, int], count: int
 ) -> Iterable[Operation]:
     """Those of a step, behind `count` others, some of which made what it reads."""
-    found = formula_of(step.op)
-    assert found is not None  # noqa: S101 - see `group`
     specs = [None if v is None else program.values[v].spec for v in step.inputs]
-    formula = found(*specs, **step.attributes)
     given: list[Symbol] = [
         ("made", made[v]) if v in made else ("leaf", v) for v in step.inputs if v is not None
     ]
-    registers = [*given, *(("number", number) for number in formula.numbers)]
-    symbols: dict[int, Symbol] = dict(enumerate(registers))
-    for i, (name, to, *operands) in enumerate(formula.code):
-        yield (name, *(symbols[r] for r in operands))
-        symbols[to] = ("made", count + i)
+    for name, *operands in PROGRAMS[step.op](*specs, **step.attributes):
+        symbols = (
+            given[int(n)] if kind == "leaf" else (kind, n + count if kind == "made" else n)
+            for kind, n in operands
+        )
+        yield (name, *symbols)
 
 
 def _as_step(program: Program, group: _Group) -> Step:

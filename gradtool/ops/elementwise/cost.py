@@ -6,38 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtool.ops.costs import cost, each, free
+from gradtool.ops.formulas import OPERATIONS
 from gradtool.ops.shared.element_counts import Results, Shaped, made, size
 
-ONCE = (
-    "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Div",
-    "Equal", "Exp", "Floor", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual",
-    "Log", "Mod", "Mul", "Neg", "Pow", "Reciprocal", "Round", "Sign", "Sin", "Sinh", "Sqrt", "Sub",
-    "Tan", "Tanh",
-)  # fmt: skip
-
-each(dict.fromkeys(ONCE, 1))
-free((
-    "And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast", "CastLike",
-    "Identity", "Not", "Or", "Where", "Xor",
-))  # fmt: skip
-
-each({
-    "ai.gradtool::AbsGrad": 2,  # dy · sign x
-    "ai.gradtool::SqrtGrad": 2,  # dy / (y + y)
-    "ai.gradtool::ReciprocalGrad": 3,  # -(dy · y · y)
-    "ai.gradtool::SinGrad": 2,  # dy · cos x
-    "ai.gradtool::CosGrad": 3,  # -(dy · sin x)
-    "ai.gradtool::TanGrad": 3,  # dy · (y · y + 1)
-    "ai.gradtool::AsinGrad": 5,  # dy / √((1 - x) · (x + 1))
-    "ai.gradtool::AcosGrad": 6,  # -(dy / √((1 - x) · (x + 1)))
-    "ai.gradtool::AtanGrad": 3,  # dy / (x · x + 1)
-    "ai.gradtool::SinhGrad": 2,  # dy · cosh x
-    "ai.gradtool::CoshGrad": 2,  # dy · sinh x
-    "ai.gradtool::AsinhGrad": 4,  # dy / √(x · x + 1)
-    "ai.gradtool::AcoshGrad": 5,  # dy / √((x - 1) · (x + 1))
-    "ai.gradtool::AtanhGrad": 4,  # dy / ((1 - x) · (x + 1))
-    "ai.gradtool::ErfGrad": 5,  # dy · exp(-(x · x)) · c
-})  # fmt: skip
+each({name: operation.counts for name, operation in OPERATIONS.items()})
+each(dict.fromkeys(("Div", "IsInf", "Mod", "Pow", "Reciprocal"), 1))
+free(("BitShift", "Cast", "CastLike", "Identity", "Where"))
 
 
 @cost("Max", "Min", "Sum")

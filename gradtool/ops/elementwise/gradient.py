@@ -67,30 +67,6 @@ def log(op: Builder, node: Node, dy: Tensor) -> Tensor:
     return dy / node.inputs[0]
 
 
-def _of_output(name: str) -> None:
-    """The gradient of `name` is a composite of y and dy."""
-
-    @gradient(name)
-    def rule(op: Builder, node: Node, dy: Tensor) -> Tensor:
-        return op.emit(f"{name}Grad", (node.outputs[0], dy), None, {})
-
-
-def _of_input(name: str) -> None:
-    """The gradient of `name` is a composite of x and dy."""
-
-    @gradient(name)
-    def rule(op: Builder, node: Node, dy: Tensor) -> Tensor:
-        return op.emit(f"{name}Grad", (node.inputs[0], dy), None, {})
-
-
-for _name in ("Sqrt", "Reciprocal", "Tan"):
-    _of_output(_name)
-for _name in (
-    "Abs", "Sin", "Cos", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Erf",
-):  # fmt: skip
-    _of_input(_name)
-
-
 @gradient("Pow", broadcasts=True)
 def power(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x^e`:  dx = dy · e · x^(e - 1),  de = dy · y · log x."""

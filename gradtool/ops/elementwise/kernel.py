@@ -9,53 +9,11 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.ops.elementwise.kernel_powers import raise_to
+from gradtool.ops.formulas import OPERATIONS
 from gradtool.ops.kernels import Window, kernel
 from gradtool.ops.shared.blocks import aligned, block_size
 from gradtool.ops.shared.select import INTEGERS, choose
 from gradtool.ops.shared.types import Array, Arrays, Specs
-
-UNARY = {
-    "Neg": "negative",
-    "Abs": "absolute",
-    "Exp": "exp",
-    "Log": "log",
-    "Sqrt": "sqrt",
-    "Sin": "sin",
-    "Cos": "cos",
-    "Tan": "tan",
-    "Asin": "arcsin",
-    "Acos": "arccos",
-    "Atan": "arctan",
-    "Sinh": "sinh",
-    "Cosh": "cosh",
-    "Asinh": "arcsinh",
-    "Acosh": "arccosh",
-    "Atanh": "arctanh",
-    "Tanh": "tanh",
-    "Floor": "floor",
-    "Ceil": "ceil",
-    "Round": "rint",
-    "Not": "logical_not",
-    "BitwiseNot": "invert",
-    "Sign": "sign",
-    "IsNaN": "isnan",
-}
-BINARY = {
-    "Add": "add",
-    "Sub": "subtract",
-    "Mul": "multiply",
-    "And": "logical_and",
-    "Or": "logical_or",
-    "Xor": "logical_xor",
-    "BitwiseAnd": "bitwise_and",
-    "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor",
-    "Equal": "equal",
-    "Less": "less",
-    "LessOrEqual": "less_equal",
-    "Greater": "greater",
-    "GreaterOrEqual": "greater_equal",
-}
 
 
 def _unary(name: str, ufunc: str) -> None:
@@ -70,10 +28,8 @@ def _binary(name: str, ufunc: str) -> None:
         getattr(xp, ufunc)(a, b, out=out[0])
 
 
-for _name, _ufunc in UNARY.items():
-    _unary(_name, _ufunc)
-for _name, _ufunc in BINARY.items():
-    _binary(_name, _ufunc)
+for _name, _operation in OPERATIONS.items():
+    (_unary if _operation.inputs == 1 else _binary)(_name, _operation.ufunc)
 
 
 def _is_float(array: Array | Spec) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,90 +12,6 @@ from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.blocks import pointwise
 from gradtool.ops.shared.select import drop, keep
 from gradtool.ops.shared.types import Array, Arrays, Specs
-
-TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
-
-
-@pointwise("ai.gradtool::AbsGrad", temporaries=1, may_inplace=(0, 1))
-def abs_grad(xp: Any, x: Array, dy: Array, out: Array, t: Array) -> None:
-    xp.multiply(xp.sign(x, out=t), dy, out=out)
-
-
-@pointwise("ai.gradtool::SqrtGrad", temporaries=1, may_inplace=(0, 1))
-def sqrt_grad(xp: Any, y: Array, dy: Array, out: Array, t: Array) -> None:
-    xp.divide(dy, xp.add(y, y, out=t), out=out)
-
-
-@pointwise("ai.gradtool::ReciprocalGrad", temporaries=1, may_inplace=(0, 1))
-def reciprocal_grad(xp: Any, y: Array, dy: Array, out: Array, t: Array) -> None:
-    xp.multiply(y, y, out=t)
-    xp.negative(xp.multiply(dy, t, out=t), out=out)
-
-
-def _times(name: str, ufunc: str, sign: int = 1) -> None:
-    """`dx = ± dy · f(x)`."""
-
-    @pointwise(f"ai.gradtool::{name}", temporaries=1, may_inplace=(0, 1))
-    def run(xp: Any, x: Array, dy: Array, out: Array, t: Array) -> None:
-        xp.multiply(getattr(xp, ufunc)(x, out=t), dy, out=out)
-        if sign < 0:
-            xp.negative(out, out=out)
-
-
-_times("SinGrad", "cos")
-_times("CosGrad", "sin", -1)
-_times("SinhGrad", "cosh")
-_times("CoshGrad", "sinh")
-
-
-@pointwise("ai.gradtool::TanGrad", temporaries=1, may_inplace=(0, 1))
-def tan_grad(xp: Any, y: Array, dy: Array, out: Array, t: Array) -> None:
-    xp.add(xp.multiply(y, y, out=t), 1, out=t)
-    xp.multiply(t, dy, out=out)
-
-
-def _over(
-    name: str, *, square: Callable[..., Any], root: bool, sign: int = 1, temporaries: int = 2
-) -> None:
-    """`dx = ± dy / q` or `± dy / √q` where `square(xp, x, t, …)` leaves q in t."""
-
-    @pointwise(f"ai.gradtool::{name}", temporaries=temporaries, may_inplace=(0, 1))
-    def run(xp: Any, x: Array, dy: Array, out: Array, t: Array, *spare: Array) -> None:
-        square(xp, x, t, *spare)
-        if root:
-            xp.sqrt(t, out=t)
-        xp.divide(dy, t, out=out)
-        if sign < 0:
-            xp.negative(out, out=out)
-
-
-def _one_minus_square(xp: Any, x: Array, t: Array, s: Array) -> None:
-    xp.subtract(1, x, out=t)
-    xp.multiply(t, xp.add(x, 1, out=s), out=t)
-
-
-def _one_plus_square(xp: Any, x: Array, t: Array) -> None:
-    xp.add(xp.multiply(x, x, out=t), 1, out=t)
-
-
-def _square_minus_one(xp: Any, x: Array, t: Array, s: Array) -> None:
-    xp.subtract(x, 1, out=t)
-    xp.multiply(t, xp.add(x, 1, out=s), out=t)
-
-
-_over("AsinGrad", square=_one_minus_square, root=True)
-_over("AcosGrad", square=_one_minus_square, root=True, sign=-1)
-_over("AtanGrad", square=_one_plus_square, root=False, temporaries=1)
-_over("AsinhGrad", square=_one_plus_square, root=True, temporaries=1)
-_over("AcoshGrad", square=_square_minus_one, root=True)
-_over("AtanhGrad", square=_one_minus_square, root=False)
-
-
-@pointwise("ai.gradtool::ErfGrad", temporaries=1, may_inplace=(0, 1))
-def erf_grad(xp: Any, x: Array, dy: Array, out: Array, t: Array) -> None:
-    xp.negative(xp.multiply(x, x, out=t), out=t)
-    xp.multiply(xp.exp(t, out=t), TWO_OVER_ROOT_PI, out=t)
-    xp.multiply(t, dy, out=out)
 
 
 def _pow_work(x: Spec, exponent: Spec, dy: Spec, *, out: Specs) -> list[Spec]:

@@ -1,44 +1,165 @@
-"""Elementwise operators by the library's programs, of arrays that lie anyhow."""
+"""Elementwise operators as programs of the library's steps, of arrays that lie anyhow."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.native import elementwise as library
-from gradtool.native import formulas
-from gradtool.native.formulas import Formula
 from gradtool.native.strided import AXES
+from gradtool.ops import formulas
+from gradtool.ops.formulas import FORMULAS, OPERATIONS
 from gradtool.ops.native import Bound, native, room
 from gradtool.ops.shared.image_layouts import Laid
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.tape import Stand
+from gradtool.ops.shared.types import Array, Arrays, DType, Specs
 
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
 BROADCASTS = 7  # the opset from which on operators broadcast
 MASKED = {"Where": (0,), "ai.gradtool::MaskGrad": (0,)}  # inputs that are booleans
 MASKS = ("Greater", "Less", "Equal")  # operators whose result is
+STEPS = MappingProxyType(
+    {name: operation.step for name, operation in OPERATIONS.items() if operation.step}
+    | {"Div": "div", "Pow": "pow", "Max": "max", "Min": "min", "Relu": "relu",
+       "Reciprocal": "inverse", "Expm1": "fall"}
+)  # fmt: skip
+
+Symbol = tuple[str, float]  # a `leaf`, a `number`, or what an operation `made`, by number
+Operation = tuple[Any, ...]  # a step of the library, and its operands
 
 
-def _fits(op: str, *specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
-    y = out[0]
-    if y is None or 0 in y.shape or len(y.shape) > AXES:
-        return False
-    wanted = [BOOL if slot in MASKED.get(op, ()) else FLOAT for slot in range(len(specs))]
-    kinds = all(s is None or s.dtype == kind for s, kind in zip(specs, wanted, strict=True))
-    return kinds and y.dtype == (BOOL if op in MASKS else FLOAT)
+class _Program:
+    """What a formula gets as `op`: it notes steps of the library."""
+
+    def __init__(self, inputs: int) -> None:
+        self.inputs = inputs
+        self.operations: list[Operation] = []
+        self._inverted: set[int] = set()  # masks that stand for their opposite
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in STEPS:
+            return partial(self.emit, STEPS[name])
+        found = formulas.find(name)
+        if found is None:
+            raise AttributeError(name)
+        if isinstance(found.native, str) and found.native:
+            return partial(self.emit, found.native)
+        return partial(found.native or found.formula, self)
+
+    def emit(self, step: str, *operands: Any) -> Stand:
+        """Note one step; what stands for its result."""
+        self.operations.append((step, *map(self._symbol, operands)))
+        return Stand(self, self.inputs + len(self.operations) - 1)
+
+    def _symbol(self, operand: Any) -> Symbol:
+        if not isinstance(operand, Stand):
+            return "number", float(operand)
+        made = operand.number - self.inputs
+        return ("leaf", operand.number) if made < 0 else ("made", made)
+
+    def Less(self, a: Any, b: Any) -> Stand:
+        """`b > a`."""
+        return self.emit("greater", b, a)
+
+    def LessOrEqual(self, a: Any, b: Any) -> Stand:
+        """The opposite of `a > b`, of numbers that are not NaN."""
+        return self._opposite(self.emit("greater", a, b))
+
+    def GreaterOrEqual(self, a: Any, b: Any) -> Stand:
+        """The opposite of `b > a`, of numbers that are not NaN."""
+        return self._opposite(self.emit("greater", b, a))
+
+    def _opposite(self, mask: Stand) -> Stand:
+        self._inverted.add(mask.number)
+        return mask
+
+    def Or(self, a: Stand, b: Stand) -> Stand:
+        """Of opposites: the opposite of both."""
+        return self._opposite(self.emit("both", a, b))
+
+    def Not(self, mask: Stand) -> Stand:
+        """True where the mask is not."""
+        return self.emit("not", mask)
+
+    def Clip(self, x: Stand, low: Any = None, high: Any = None) -> Stand:
+        """`min(max(x, low), high)`."""
+        if low is None and high is None:
+            return self.emit("max", x, x)
+        above = x if low is None else self.emit("max", x, low)
+        return above if high is None else self.emit("min", above, high)
+
+    def Where(self, mask: Stand, a: Any, b: Any) -> Stand:
+        """One where the mask is true, else the other."""
+        if mask.number in self._inverted:
+            a, b = b, a
+        if not isinstance(a, Stand) and a == 0:
+            return self.emit("but", mask, b)
+        if not isinstance(b, Stand) and b == 0:
+            return self.emit("both", mask, a)
+        return self.emit("either", self.emit("both", mask, a), self.emit("but", mask, b))
 
 
-def _work(of: Callable[..., Formula], *specs: Spec | None, out: Specs, **given: Any) -> list[Spec]:
-    inputs, found = [s for s in specs if s is not None], of(*specs, **given)
-    held = sum(not lies_as(s, out[0]) for s in inputs) + len(found.numbers)
-    held += out[0].dtype == BOOL
-    count = math.prod(out[0].shape)
-    return room(library.work(found.code, len(inputs) + len(found.numbers), held, count))
+def program_of(
+    formula: str | Callable[..., Any], inputs: Sequence[Any], **given: Any
+) -> list[Operation]:
+    """The operations of a formula, or the one of a step, of the inputs that are not None."""
+    numbers = iter(range(len(inputs)))
+    op = _Program(sum(x is not None for x in inputs))
+    operands = [None if x is None else Stand(op, next(numbers)) for x in inputs]
+    if isinstance(formula, str):
+        op.emit(formula, *operands)
+    else:
+        formula(op, *operands, **given)
+    return op.operations
+
+
+def code_of(operations: Sequence[Operation], leaves: int) -> tuple[list[library.Step], list[float]]:
+    """The program, and the numbers that are inputs after the leaves.
+
+    Only the last operation gives the result: so that may be any of the inputs.
+    """
+    read = [n for _, *operands in operations for kind, n in operands if kind == "number"]
+    numbers = list(dict.fromkeys(read))
+    result = leaves + len(numbers)
+    fixed = {("leaf", i): i for i in range(leaves)}
+    fixed |= {("number", n): leaves + i for i, n in enumerate(numbers)}
+    last = {s: i for i, (_, *operands) in enumerate(operations) for s in operands}
+    registers: dict[Symbol, int] = {}
+    free: list[int] = []
+    count, code = result + 1, []
+    for i, (name, *operands) in enumerate(operations):
+        taken = [fixed[s] if s in fixed else registers[s] for s in operands]
+        done = {s for s in operands if s not in fixed and last[s] == i}
+        free = sorted({*free, *(registers.pop(s) for s in done)})
+        if i == len(operations) - 1:
+            to = result
+        elif free:
+            to = free.pop(0)
+        else:
+            to, count = count, count + 1
+        registers["made", i] = to
+        code.append((name, to, *taken))
+    return code, numbers
+
+
+def work_of(operations: Sequence[Operation], inputs: Specs, y: Spec) -> list[Spec]:
+    """The workspace of a program, whose inputs may lie otherwise than its result."""
+    code, numbers = code_of(operations, len(inputs))
+    held = sum(not lies_as(s, y) for s in inputs) + len(numbers) + (y.dtype == BOOL)
+    return room(library.work(code, len(inputs) + len(numbers), held, math.prod(y.shape)))
+
+
+def bind(operations: Sequence[Operation], inputs: Arrays, out: Arrays, work: Arrays) -> Bound:
+    """What runs a program, each operation in its turn, on blocks that stay in cache."""
+    code, numbers = code_of(operations, len(inputs))
+    given = [*inputs, *(np.array(number, np.float32) for number in numbers)]
+    return library.run(code, given, [out[0]], work[0] if work else np.empty(0, np.float32))
 
 
 def lies_as(x: Spec, y: Spec) -> bool:
@@ -47,58 +168,72 @@ def lies_as(x: Spec, y: Spec) -> bool:
     return x.dtype == FLOAT and alike and x.shape == y.shape
 
 
-def _bind(
-    of: Callable[..., Formula], *inputs: Array | None, out: Arrays, work: Arrays, **given: Any
-) -> Bound:
-    found = of(*inputs, **given)
-    numbers = [np.array(number, np.float32) for number in found.numbers]
-    operands = [x for x in inputs if x is not None]
-    spare = work[0] if work else np.empty(0, np.float32)
-    return library.run(found.code, [*operands, *numbers], [out[0]], spare)
+Programs = Callable[..., list[Operation]]  # by the inputs of an operator, and its attributes
+PROGRAMS: dict[str, Programs] = {}
 
 
-FORMULAS: dict[str, Callable[..., Formula]] = {}
+def _fits(op: str, *specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
+    wanted = [BOOL if slot in MASKED.get(op, ()) else FLOAT for slot in range(len(specs))]
+    kinds = all(s is None or s.dtype == kind for s, kind in zip(specs, wanted, strict=True))
+    return kinds and _makes(out[0], BOOL if op in MASKS else FLOAT)
 
 
-def formula_of(op: str) -> Callable[..., Formula] | None:
-    """The formula of an elementwise operator, by its inputs and attributes."""
-    return FORMULAS.get(op)
+def _fits_cast(_: str, x: Spec, *, out: Sequence[Spec | None], **__: Any) -> bool:
+    return x.dtype in (FLOAT, BOOL) and _makes(out[0], BOOL if x.dtype == FLOAT else FLOAT)
 
 
-def _register(op: str, of: Callable[..., Formula]) -> None:
-    FORMULAS[op] = of
+def _makes(y: Spec | None, dtype: DType) -> bool:
+    return y is not None and 0 not in y.shape and len(y.shape) <= AXES and y.dtype == dtype
+
+
+def _register(op: str, of: Programs, fits: Callable[..., bool] = _fits) -> None:
+    def work(*specs: Spec | None, out: Specs, **given: Any) -> list[Spec]:
+        there = [spec for spec in specs if spec is not None]
+        return work_of(of(*specs, **given), there, out[0])
+
+    def run(*inputs: Array | None, out: Arrays, work: Arrays, **given: Any) -> Bound:
+        """Bind the program of the operator."""
+        return bind(of(*inputs, **given), [x for x in inputs if x is not None], out, work)
+
+    PROGRAMS[op] = of
     since = BROADCASTS if op in ("Add", "Sub", "Mul", "Div", "Pow") else 1
-    options: dict[str, Any] = {"since": since, "layouts": "alike", "strided": True}
-    native(op, fits=partial(_fits, op), work=partial(_work, of), **options)(partial(_bind, of))
+    native(op, fits=partial(fits, op), work=work, since=since, layouts="alike", strided=True)(run)
 
 
-def _of_attributes(simple: Callable[..., Formula]) -> Callable[..., Formula]:
-    return lambda *_inputs, **given: simple(**given)
+def _of(formula: str | Callable[..., Any]) -> Programs:
+    return lambda *inputs, **given: program_of(formula, inputs, **given)
 
 
-def _of_count(varied: Callable[[int], Formula]) -> Callable[..., Formula]:
-    return lambda *inputs: varied(len(inputs))
+def _folded(step: str) -> Programs:
+    def fold(op: Any, first: Any, *rest: Any) -> Any:
+        return reduce(partial(op.emit, step), rest, first) if rest else op.Clip(first)
+
+    return _of(fold)
 
 
-for _op, _simple in formulas.SIMPLE.items():
-    _register(_op, _of_attributes(_simple))
-for _op, _varied in formulas.VARIED.items():
-    _register(_op, _of_count(_varied))
+def _pow_grad(op: Any, x: Any, exponent: Any, dy: Any) -> Any:
+    """`dx = dy · e · x^(e - 1)`, and 0 where e is 0."""
+    power = op.Where(op.Equal(exponent, 0), 0, exponent - 1)
+    return op.Pow(x, power) * exponent * dy
 
 
-def _fits_cast(x: Spec, *, out: Sequence[Spec | None], **_: Any) -> bool:
-    y = out[0]
-    if y is None or 0 in y.shape or len(y.shape) > AXES:
-        return False
-    return (x.dtype, y.dtype) in ((FLOAT, BOOL), (BOOL, FLOAT))
+def _cast(x: Spec | Array, **_: Any) -> list[Operation]:
+    if x.dtype == FLOAT:
+        return program_of(lambda op, x: op.Not(op.Equal(x, 0)), [x])
+    return program_of(lambda op, x: op.Where(x, 1, 0), [x])
 
 
-def _cast(x: Spec | Array, **_: Any) -> Formula:
-    return formulas.TO_BOOL if x.dtype == FLOAT else formulas.FROM_BOOL
-
-
-FORMULAS["Cast"] = _cast
-native("Cast", fits=_fits_cast, work=partial(_work, _cast), layouts="alike", strided=True)(
-    partial(_bind, _cast)
-)
-_register("Clip", lambda _x, low=None, high=None: formulas.clip(low, high))
+OTHERS: Mapping[str, str | Callable[..., Any]] = MappingProxyType({
+    **{name: step for name, step in STEPS.items() if name not in ("Expm1", "Max", "Min")},
+    **{name: lambda op, *inputs, name=name: getattr(op, name)(*inputs)
+       for name in ("Less", "Clip", "Where")},
+    "ai.gradtool::PowGrad": _pow_grad,
+})  # fmt: skip
+for _op, _formula in OTHERS.items():
+    _register(_op, _of(_formula))
+for _op, _step in {"Sum": "add", "Max": "max", "Min": "min"}.items():
+    _register(_op, _folded(_step))
+for _declared in FORMULAS.entries():
+    if "native" not in _declared.apart:
+        _register(_declared.name, _of(_declared.native or _declared.formula))
+_register("Cast", _cast, _fits_cast)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradtool.ops.activation.cost import SIGMOID
 from gradtool.ops.costs import cost, each, free
+from gradtool.ops.elementwise import cost_formulas as counts
 from gradtool.ops.shared.element_counts import Results, Shaped, size
 
 DOMAIN = "ai.onnx.ml"
@@ -22,7 +22,9 @@ free((
 ))  # fmt: skip
 
 # Operations per score; softmax of what is not zero compares its magnitude.
-TRANSFORMS = {"NONE": 0, "LOGISTIC": SIGMOID, "SOFTMAX": 5, "SOFTMAX_ZERO": 7, "PROBIT": 1}
+TRANSFORMS = {
+    "NONE": 0, "LOGISTIC": counts.of("Sigmoid"), "SOFTMAX": 5, "SOFTMAX_ZERO": 7, "PROBIT": 1,
+}  # fmt: skip
 
 
 def _rows(x: Shaped) -> int:

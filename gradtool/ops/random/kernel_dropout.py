@@ -9,7 +9,6 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import Window, kernel
-from gradtool.ops.shared.blocks import pointwise
 from gradtool.ops.shared.rng import skipped, unseeded
 from gradtool.ops.shared.select import keep
 from gradtool.ops.shared.sums import accumulator, blocks, largest_block
@@ -104,13 +103,3 @@ def dropout(
         if ratio < 1:
             xp.multiply(wide, 1 / (1 - ratio), out=wide)
         xp.copyto(y[index], wide, casting="unsafe")
-
-
-@pointwise("ai.gradtool::DropoutGrad", temporaries=2, masks=1, may_inplace=(1,))
-def dropout_grad(
-    xp: Any, mask: Array, dy: Array, scale: Array, out: Array, t: Array, s: Array, own: Array
-) -> None:
-    """Where the mask is false, 0 even if the scale is infinite."""
-    xp.multiply(dy, scale, out=s)
-    xp.copyto(own, mask)
-    keep(xp, own, s, out, t)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from gradtool.operators.recurrence import Recurrence, recurrence
-from gradtool.ops.activation.cost import SIGMOID, SOFTPLUS
 from gradtool.ops.costs import cost
+from gradtool.ops.elementwise import cost_formulas as counts
 from gradtool.ops.shared.element_counts import Results, Shaped, wanted
 
 # Operations per element of an activation, and of its slope.
@@ -20,8 +20,8 @@ ACTIVATIONS = {
     "leakyrelu": (2, 1),
     "relu": (1, 1),
     "scaledtanh": (3, 5),
-    "sigmoid": (SIGMOID, 2),
-    "softplus": (SOFTPLUS, 3),
+    "sigmoid": (counts.of("Sigmoid"), 2),
+    "softplus": (counts.of("Softplus"), 3),
     "softsign": (3, 3),
     "tanh": (1, 2),
     "thresholdedrelu": (1, 1),

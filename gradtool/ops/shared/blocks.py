@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
-from gradtool.ops.kernels import F, Function, kernel
+from gradtool.ops.kernels import F, kernel
 from gradtool.ops.shared.sums import BLOCK, accumulator, blocks, largest_block
 from gradtool.ops.shared.types import Array, Arrays, Specs
+
+Block = Callable[..., object]  # of the inputs, the place of the result, and temporaries
 
 
 def pointwise(
@@ -33,29 +36,15 @@ def pointwise(
     """
 
     def work(*inputs: Spec | None, out: Specs, **attributes: Any) -> list[Spec]:
-        y = out[0]
-        size = block_size(y.shape, inputs)
-        wide = accumulator(y.dtype)
         counts = (temporaries, masks)
         spare, flags = (n(*inputs, **attributes) if callable(n) else n for n in counts)
-        if wide != y.dtype:
-            spare += 1 + sum(i is not None and _is_narrow(i, y) for i in inputs)
-        return [Spec((size,), wide)] * spare + [Spec((size,), np.dtype(bool))] * flags
+        return block_work(inputs, out[0], spare, flags)
 
     def register(function: F) -> F:
         """Register what computes one block as the kernel of the operator."""
 
         def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **attributes: Any) -> None:
-            y = out[0]
-            narrow = accumulator(y.dtype) != y.dtype
-            scratch: Arrays = []
-            for part, given in aligned(xp, y, inputs):
-                if not scratch or scratch[0].shape != part.shape:
-                    scratch = [w[w.size - part.size :].reshape(part.shape) for w in work]
-                if narrow:
-                    _in_float32(xp, function, part, given, scratch, attributes)
-                else:
-                    function(xp, *given, part, *scratch, **attributes)
+            by_blocks(xp, partial(function, xp, **attributes), inputs, out[0], work)
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
@@ -63,6 +52,28 @@ def pointwise(
         return function
 
     return register
+
+
+def block_work(inputs: Sequence[Spec | None], y: Spec, spare: int, flags: int) -> list[Spec]:
+    """The temporaries of a function of blocks: so many numbers, and booleans."""
+    size = block_size(y.shape, inputs)
+    wide = accumulator(y.dtype)
+    if wide != y.dtype:
+        spare += 1 + sum(i is not None and _is_narrow(i, y) for i in inputs)
+    return [Spec((size,), wide)] * spare + [Spec((size,), np.dtype(bool))] * flags
+
+
+def by_blocks(xp: Any, function: Block, inputs: Arrays, y: Array, work: Arrays) -> None:
+    """Call `function(*inputs, out, *temporaries)` on every block."""
+    narrow = accumulator(y.dtype) != y.dtype
+    scratch: Arrays = []
+    for part, given in aligned(xp, y, inputs):
+        if not scratch or scratch[0].shape != part.shape:
+            scratch = [w[w.size - part.size :].reshape(part.shape) for w in work]
+        if narrow:
+            _in_float32(xp, function, part, given, scratch)
+        else:
+            function(*given, part, *scratch)
 
 
 def block_size(shape: Sequence[int], inputs: Sequence[Spec | None]) -> int:
@@ -100,14 +111,7 @@ def _is_narrow(i: Spec, y: Spec) -> bool:
     return i.dtype == y.dtype and math.prod(i.shape) != 1
 
 
-def _in_float32(
-    xp: Any,
-    function: Function,
-    part: Array,
-    given: Arrays,
-    scratch: Arrays,
-    attributes: Mapping[str, Any],
-) -> None:
+def _in_float32(xp: Any, function: Block, part: Array, given: Arrays, scratch: Arrays) -> None:
     """Call with half-precision blocks converted to float32, and the result converted back.
 
     Only floats of the output's type are converted; masks and absent inputs are not.
@@ -123,5 +127,5 @@ def _in_float32(
             xp.copyto(room, block)
             wide.append(room)
     result, *spare = rooms
-    function(xp, *wide, result, *spare, **attributes)
+    function(*wide, result, *spare)
     xp.copyto(part, result, casting="unsafe")

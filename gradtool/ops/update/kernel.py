@@ -15,8 +15,8 @@ from gradtool.operators.updates import UPDATES, Update
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.blocks import pointwise
 from gradtool.ops.shared.sums import BLOCK, accumulator
+from gradtool.ops.shared.tape import Tape, player, record, scalars
 from gradtool.ops.shared.types import Array, Arrays, Specs
-from gradtool.ops.update.kernel_tape import Tape, play, record, scalars
 
 
 def tape_of(
@@ -55,12 +55,12 @@ def flat_numbers(update: Update, inputs: Sequence[Array | None], wide: Any) -> l
 
 def run_block(
     xp: Any, tape: Tape, update: Update, given: list[Any], results: list[Any], rooms: list[Any],
-    numbers: dict[int, Any],
+    numbers: list[Any],
 ) -> None:  # fmt: skip
     """Run a block, in float32 at least."""
     target = next(r for r in results if r is not None)
     if accumulator(target.dtype) == target.dtype:
-        play(xp, tape, given, results, rooms, numbers)
+        player(xp, tape)(*given, *results, *rooms, *numbers)
     else:
         _in_float32(xp, tape, given, results, rooms, numbers, update.whole(len(given)))
 
@@ -94,7 +94,7 @@ def _register(name: str, update: Update) -> None:
 
 def _in_float32(
     xp: Any, tape: Tape, given: list[Any], results: list[Any], rooms: list[Any],
-    numbers: dict[int, Any], slots: Sequence[int],
+    numbers: list[Any], slots: Sequence[int],
 ) -> None:  # fmt: skip
     """Run a block converted to float32, and round its results."""
     rooms, spare = rooms[: tape.rooms], rooms[tape.rooms :]
@@ -104,7 +104,7 @@ def _in_float32(
             xp.copyto(wide, given[slot])
             given[slot] = wide
     wider = [None if r is None else spare.pop() for r in results]
-    play(xp, tape, given, wider, rooms, numbers)
+    player(xp, tape)(*given, *wider, *rooms, *numbers)
     for narrow, wide in zip(results, wider, strict=True):
         if narrow is not None:
             xp.copyto(narrow, wide, casting="unsafe")

@@ -15,9 +15,9 @@ from gradtool.ops.index.kernel_accumulate import normalised
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.sums import BLOCK, accumulator
 from gradtool.ops.shared.take import take
+from gradtool.ops.shared.tape import scalars
 from gradtool.ops.shared.types import Array, Arrays, Specs
 from gradtool.ops.update.kernel import flat_numbers, run_block, tape_of, tape_rooms
-from gradtool.ops.update.kernel_tape import scalars
 
 INT64 = np.dtype(np.int64)
 

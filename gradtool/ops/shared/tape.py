@@ -1,0 +1,385 @@
+"""Formulas of tensors of one shape as lists of instructions, run one block of elements at a time.
+
+A formula is recorded once with stand-ins for its values, then each block runs all of it: arrays go
+through the cache once, whatever the number of operations, and intermediate results take so many
+blocks as are alive together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from itertools import count
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any
+
+from gradtool.ops import formulas
+from gradtool.ops.formulas import OPERATIONS
+from gradtool.ops.shared import select
+from gradtool.ops.shared.erf import erf_into
+from gradtool.ops.shared.types import Array
+
+Operand = int | float  # the number of a value, or a constant
+UFUNCS = MappingProxyType(
+    {name: operation.ufunc for name, operation in OPERATIONS.items()}
+    | {"Div": "divide", "Max": "maximum", "Min": "minimum", "Expm1": "expm1", "Log1p": "log1p"}
+)
+LOGIC = frozenset({
+    "And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Not", "Or",
+    "Copied",
+})  # fmt: skip
+SELECTIONS = {"Keep": 1, "Drop": 1, "Choose": 2}  # and the temporaries that each takes
+COUNTS = {**dict.fromkeys((*SELECTIONS, "Copied", "And", "Or", "Not"), 0), "Clip": 2}
+
+
+def _arithmetic(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def forward(self: Stand, other: Any) -> Any:
+        return getattr(self.tape, name)(self, other)
+
+    def backward(self: Stand, other: Any) -> Any:
+        return getattr(self.tape, name)(other, self)
+
+    return forward, backward
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What stands for a value while a formula is recorded; `number` is its place on the tape."""
+
+    tape: Any
+    number: int
+
+    __add__, __radd__ = _arithmetic("Add")
+    __sub__, __rsub__ = _arithmetic("Sub")
+    __mul__, __rmul__ = _arithmetic("Mul")
+    __truediv__, __rtruediv__ = _arithmetic("Div")
+
+    def __neg__(self) -> Any:
+        return self.tape.Neg(self)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """`result = function(operands)`: numbers of values, or constants."""
+
+    function: str
+    operands: tuple[tuple[str, Operand], ...]  # ("value", number) or ("constant", number)
+    result: int
+
+    @property
+    def reads(self) -> list[int]:
+        """The values read."""
+        return [int(number) for kind, number in self.operands if kind == "value"]
+
+
+class Recorder:
+    """What a formula gets as `op`: it notes the operations that are asked for.
+
+    Other operators are recorded by their own formulas.
+    """
+
+    def __init__(self, inputs: int) -> None:
+        self.count = inputs
+        self.instructions: list[Instruction] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in UFUNCS:
+            return partial(self.emit, name)
+        found = formulas.find(name)
+        if found is None:
+            raise AttributeError(name)
+        return partial(found.formula, self)
+
+    def emit(self, function: str, *operands: Any) -> Stand:
+        """Note one instruction; what stands for its result."""
+        read = tuple(
+            ("value", o.number) if isinstance(o, Stand) else ("constant", o) for o in operands
+        )
+        self.instructions.append(Instruction(function, read, self.count))
+        self.count += 1
+        return Stand(self, self.count - 1)
+
+    def Clip(self, x: Stand, low: float, high: float) -> Stand:
+        """`min(max(x, low), high)`; numpy's clip passes once over its operand."""
+        return self.emit("Clip", x, low, high)
+
+    def Erf(self, x: Stand) -> Stand:
+        """The error function; a constant factor of its operand goes into its polynomial."""
+        for each in self.instructions:
+            if each.result == x.number and each.function == "Mul":
+                (_, value), (kind, factor) = each.operands
+                if kind == "constant":
+                    return self.emit("Erf", Stand(self, int(value)), factor)
+        return self.emit("Erf", x, 1.0)
+
+    def Where(self, mask: Stand, a: Any, b: Any) -> Stand:
+        """Selection by bits (`gradtool.ops.shared.select`)."""
+        if not isinstance(a, Stand) and a == 0:
+            return self.emit("Drop", mask, b)
+        if not isinstance(b, Stand) and b == 0:
+            return self.emit("Keep", mask, a)
+        return self.emit("Choose", mask, a, b)
+
+
+Place = tuple[str, int]  # in ("out", k), ("room", k), or ("mask", k)
+
+
+@dataclass(frozen=True, eq=False)
+class Tape:
+    """A recorded formula.
+
+    `numbers` are instructions of scalars alone, which run once; `elements` those of every block.
+    `places` says by value where it is written: in output k, or in temporary k, of numbers or of
+    booleans; `spare` has the temporaries of an instruction itself.  `copies` are pairs of an output
+    and the value that is copied there at the end of a block, `rooms` and `masks` the numbers of
+    temporaries.
+    """
+
+    inputs: int
+    outputs: int
+    numbers: tuple[Instruction, ...]
+    elements: tuple[Instruction, ...]
+    places: Mapping[int, Place]
+    spare: Mapping[int, Sequence[int]]
+    copies: tuple[tuple[int, int], ...]
+    rooms: int
+    masks: int
+
+    @cached_property
+    def constants(self) -> tuple[float, ...]:
+        """What the instructions read that is no value, each as often as it is read."""
+        return tuple(n for each in self.elements for kind, n in each.operands if kind != "value")
+
+    @property
+    def counts(self) -> int:
+        """The operations of an element: one per instruction, none for selection and logic."""
+        return sum(
+            1 + (each.operands[1][1] != 1) if each.function == "Erf"
+            else COUNTS.get(each.function, 1)
+            for each in self.elements
+        )  # fmt: skip
+
+    @cached_property
+    def code(self) -> list[tuple[str, itemgetter[Any]]]:
+        """By instruction its function, and what takes its operands, place and temporaries.
+
+        They are taken of the inputs, outputs, temporaries of numbers, of booleans, the results of
+        `numbers`, and the constants, in this order.
+        """
+        first = {"out": self.inputs}
+        first["room"] = first["out"] + self.outputs
+        first["mask"] = first["room"] + self.rooms
+        single = first["mask"] + self.masks
+        slots = {value: first[kind] + k for value, (kind, k) in self.places.items()}
+        slots |= {value: value for value in range(self.inputs)}
+        slots |= {each.result: single + i for i, each in enumerate(self.numbers)}
+        constant = count(single + len(self.numbers))
+        found = []
+        for each in self.elements:
+            taken = [slots[int(n)] if kind == "value" else next(constant)
+                     for kind, n in each.operands]  # fmt: skip
+            taken += [slots[each.result], *(first["room"] + k for k in self.spare[each.result])]
+            found.append((each.function, itemgetter(*taken)))
+        copies = (("Copied", itemgetter(slots[n], first["out"] + k)) for k, n in self.copies)
+        return [*found, *copies]
+
+
+@cache
+def record(
+    formula: Callable[..., Any],
+    present: tuple[bool, ...],
+    scalars: frozenset[int],
+    over: tuple[tuple[int, ...], ...],
+    wanted: tuple[bool, ...],
+    options: tuple[tuple[str, Any], ...],
+    *,
+    double: bool = False,
+) -> Tape:
+    """Record a formula of inputs of which those of `scalars` are single numbers.
+
+    Output k may lie over the inputs `over[k]`; it is written when these are read no more.  What
+    only outputs need that are not `wanted` is left out.  Of numbers in `double` precision the error
+    function is that of the library, without a temporary.
+    """
+    op = Recorder(len(present))
+    given = [Stand(op, i) if there else None for i, there in enumerate(present)]
+    made = formula(op, *given, **dict(options))
+    results = [value.number for value in (made if isinstance(made, tuple) else (made,))]
+    outputs = {k: number for k, number in enumerate(results) if wanted[k]}
+    code = _with_own_masks(_needed(op.instructions, outputs.values()), len(present), op)
+    single = set(scalars)
+    numbers, elements = [], []
+    for each in code:
+        if all(r in single for r in each.reads):
+            single.add(each.result)
+            numbers.append(each)
+        else:
+            elements.append(each)
+    placing = _Placing(elements, outputs, over, 0 if double else 1)
+    return Tape(
+        len(present), len(wanted), tuple(numbers), tuple(elements), placing.places, placing.spare,
+        tuple(placing.copies), placing.count["room"], placing.count["mask"],
+    )  # fmt: skip
+
+
+def _needed(code: Sequence[Instruction], outputs: Iterable[int]) -> list[Instruction]:
+    needed, kept = set(outputs), []
+    for each in reversed(code):
+        if each.result in needed:
+            needed.update(each.reads)
+            kept.append(each)
+    return kept[::-1]
+
+
+def _with_own_masks(code: list[Instruction], inputs: int, op: Recorder) -> list[Instruction]:
+    """Selections use their mask up: one that is an input, or is read again, is copied before."""
+    reads = Counter(r for each in code for r in each.reads)
+    found = []
+    for each in code:
+        mask = each.reads[0]
+        if each.function in SELECTIONS and (mask < inputs or reads[mask] > 1):
+            copied = Instruction("Copied", each.operands[:1], op.count)
+            op.count += 1
+            own = (("value", copied.result), *each.operands[1:])
+            found += [copied, Instruction(each.function, own, each.result)]
+        else:
+            found.append(each)
+    return found
+
+
+class _Placing:
+    """Where each result goes: into an output that nothing later is lost by, else a temporary."""
+
+    def __init__(
+        self, code: Sequence[Instruction], outputs: Mapping[int, int],
+        over: Sequence[Sequence[int]], for_erf: int,
+    ) -> None:  # fmt: skip
+        self.places: dict[int, Place] = {}
+        self.spare: dict[int, Sequence[int]] = {}
+        self.copies: list[tuple[int, int]] = []
+        self.count = {"room": 0, "mask": 0}
+        self._free: dict[str, list[int]] = {"room": [], "mask": []}
+        self._last = {r: i for i, each in enumerate(code) for r in each.reads}
+        self._ends: dict[int, int] = {}  # by output the instruction that makes it
+        self._chosen = {r for each in code if each.function in SELECTIONS for r in each.reads}
+        self._read = {k: max((self._last.get(i, -1) for i in over[k]), default=-1) for k in outputs}
+        made = {each.result: i for i, each in enumerate(code)}
+        for k, number in outputs.items():
+            i = made.get(number, -1)
+            if i >= 0 and number not in self.places and not self._is_lost(code[i], k, i):
+                self.places[number] = ("out", k)
+                self._ends[k] = i
+            else:
+                self.copies.append((k, number))
+                self._last[number] = len(code)
+        temporaries = {**SELECTIONS, "Erf": for_erf}
+        for i, each in enumerate(code):
+            self._place(i, each, temporaries.get(each.function, 0))
+
+    def _is_lost(self, each: Instruction, k: int, i: int) -> bool:
+        """Whether something is read after instruction i that its result would lie over there."""
+        return self._read[k] > (i - 1 if each.function == "Erf" else i)
+
+    def _place(self, i: int, each: Instruction, temporaries: int) -> None:
+        spare = [self._take("room") for _ in range(temporaries)]
+        self.spare[each.result] = spare
+        dying = [self.places[v] for v in dict.fromkeys(each.reads)
+                 if v in self.places and self._last[v] == i]  # fmt: skip
+        if each.function != "Erf":  # which reads its operand again when it has written
+            self._give(dying)
+        if each.result not in self.places:
+            kind = "mask" if each.function in LOGIC else "room"
+            out = next((k for k in self._ends if kind == "room" and self._is_free(each, k, i)), -1)
+            self.places[each.result] = ("out", out) if out >= 0 else (kind, self._take(kind))
+        if each.function == "Erf":
+            self._give(dying)
+        self._give([("room", k) for k in spare])
+
+    def _is_free(self, each: Instruction, k: int, i: int) -> bool:
+        """Whether a result may lie where output k will be.
+
+        What is selected from may not: by so many bits of one page it took 7 % longer.
+        """
+        later = [v for v, place in self.places.items()
+                 if place == ("out", k) and self._last.get(v, -1) > i]  # fmt: skip
+        within = i < self._ends[k] >= self._last[each.result]
+        return (
+            each.result not in self._chosen
+            and within
+            and not self._is_lost(each, k, i)
+            and not later
+        )
+
+    def _take(self, kind: str) -> int:
+        if not self._free[kind]:
+            self.count[kind] += 1
+            return self.count[kind] - 1
+        return self._free[kind].pop()
+
+    def _give(self, places: Iterable[Place]) -> None:
+        for kind, k in places:
+            if kind != "out":
+                self._free[kind].append(k)
+
+
+def _max(xp: Any, a: Any, b: Any, out: Array) -> None:
+    xp.maximum(a, b, out=out)  # numpy takes no place by position here
+
+
+def _min(xp: Any, a: Any, b: Any, out: Array) -> None:
+    xp.minimum(a, b, out=out)
+
+
+def _clip(_: Any, x: Array, low: float, high: float, out: Array) -> None:
+    x.clip(low, high, out=out)
+
+
+def _choose(xp: Any, mask: Array, a: Any, b: Any, out: Array, t: Array, s: Array) -> None:
+    a, b = (n if hasattr(n, "dtype") else xp.asarray(n, out.dtype) for n in (a, b))
+    select.choose(xp, mask, a, b, out, t, s)
+
+
+def _erf(xp: Any, x: Array, scale: float, out: Array, t: Array = None) -> None:
+    erf_into(xp, x, out, t, scale=scale)
+
+
+def _copied(xp: Any, x: Array, out: Array) -> None:
+    xp.copyto(out, x)
+
+
+OTHERS: Mapping[str, Callable[..., None]] = MappingProxyType({
+    "Keep": select.keep, "Drop": select.drop, "Choose": _choose, "Clip": _clip, "Erf": _erf,
+    "Copied": _copied, "Max": _max, "Min": _min,
+})  # fmt: skip
+
+
+@cache
+def player(xp: Any, tape: Tape) -> Callable[..., None]:
+    """What runs the element instructions of a tape on one block.
+
+    It takes the inputs, outputs, temporaries, and what `scalars` gave.
+    """
+    steps = [
+        (partial(OTHERS[name], xp) if name in OTHERS else getattr(xp, UFUNCS[name]), taken)
+        for name, taken in tape.code
+    ]
+    constants = tape.constants
+
+    def play(*arrays: Any) -> None:
+        values = arrays + constants
+        for function, taken in steps:
+            function(*taken(values))
+
+    return play
+
+
+def scalars(xp: Any, tape: Tape, inputs: Sequence[Any]) -> list[Any]:
+    """What the instructions of single numbers give."""
+    values: dict[int, Any] = dict(enumerate(inputs))
+    for each in tape.numbers:
+        operands = [values[int(v)] if kind == "value" else v for kind, v in each.operands]
+        values[each.result] = getattr(xp, UFUNCS[each.function])(*operands)
+    return [values[each.result] for each in tape.numbers]
