@@ -30,15 +30,14 @@ class Composite:
 
     `body(op, *inputs, **attributes)` emits standard operators and returns the outputs.
     `shapes(*inputs, **attributes)` gives `(shape, dtype)` of each output from the input values.
-    A call may have fewer outputs: the body then returns so many.  What a call costs is `counted`
-    off the body, or has a formula of its own.
+    A call may have fewer outputs: the body then returns so many.  What a call costs is counted off
+    the body, unless it has a formula of its own.
     """
 
     name: str
     body: Body
     outputs: int
     shapes: Shapes
-    counted: bool = False
 
     domain: str = DOMAIN
     since: int = 1
@@ -58,7 +57,6 @@ def composite(
     like: int | tuple[int, ...] = 0,
     shapes: Shapes | None = None,
     outputs: int = 1,
-    counted: bool = False,
 ) -> Callable[[B], B]:
     """Register the decorated function as the body of composite `name`.
 
@@ -69,10 +67,9 @@ def composite(
         like: by output, the input whose shape and type it has.
         shapes: `f(*inputs, **attributes)`, the shape and type of each output, in place of `like`.
         outputs: their number, where `shapes` gives what they are.
-        counted: the cost of a call is counted off the body.
 
     Example:
-        @gt.composite("Twice", counted=True)
+        @gt.composite("Twice")
         def twice(op, x):
             return op.Add(x, x)
     """
@@ -83,7 +80,7 @@ def composite(
 
     def register(body: B) -> B:
         count = len(sources) if shapes is None else outputs
-        _COMPOSITES.add(Composite(name, body, count, shapes or as_inputs, counted))
+        _COMPOSITES.add(Composite(name, body, count, shapes or as_inputs))
         return body
 
     return register

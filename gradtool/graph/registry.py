@@ -41,10 +41,14 @@ class Registry(Generic[Entry]):
     ) -> None:
         self._parts, self._group, self._use = parts, group, use
         self._entries: dict[tuple[str, str], list[Entry]] = {}
+        self._defaults: list[Entry] = []
         self._complete = False
 
-    def add(self, entry: Entry) -> None:
-        """Register an entry."""
+    def add(self, entry: Entry, *, unless_known: bool = False) -> None:
+        """Register an entry, or one for an operator that no part has another of."""
+        if unless_known:
+            self._defaults.append(entry)
+            return
         versions = self._entries.setdefault((entry.domain, entry.op), [])
         versions.append(entry)
         versions.sort(key=lambda e: e.since)
@@ -73,6 +77,9 @@ class Registry(Generic[Entry]):
         for part in self._parts:
             for name in _modules(part):
                 import_module(name)
+        for entry in self._defaults:
+            if (entry.domain, entry.op) not in self._entries:
+                self.add(entry)
         if self._group is not None:
             plugins.load_plugins(self._group, self._entries, self._use)
 

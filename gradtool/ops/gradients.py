@@ -81,12 +81,12 @@ def derivative(
     """Register the decorated body as the composite `NameGrad`, and a call of it as the rule.
 
     The body is `(op, x, dy, **options)`, or with `of="y"` reads the operator's result instead;
-    `options` are attributes of the operator, with their defaults. Its cost is counted off the body.
-    An elementwise one may be written `in_pieces`, where a builder asks for them.
+    `options` are attributes of the operator, with their defaults. An elementwise one may be written
+    `in_pieces`, where a builder asks for them.
     """
 
     def register(body: B) -> B:
-        composite(f"{name}Grad", counted=True)(by_piece(body) if in_pieces else body)
+        composite(f"{name}Grad")(by_piece(body) if in_pieces else body)
 
         def rule(op: Builder, node: Node, dy: Tensor) -> Tensor:
             read = node.inputs[0] if of == "x" else node.outputs[0]

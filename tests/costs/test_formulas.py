@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from costs.counting import count
 
+from gradtool.graph.specs import Spec
+
 X = (3, 4)  # 12 elements
 GRID = {"mode": "linear", "padding": "zeros", "align_corners": 0}
 RATE, STEP = np.zeros(()), np.zeros((), np.int64)
@@ -29,6 +31,15 @@ FORMULAS = [
     ("Dropout", [X, RATE, ()], [X], {}, None),  # whether it trains is not known
     ("ai.gradtool::ReluGrad", [X, X], [X], {}, 12),
     ("ai.gradtool::PowGrad", [X, (), X], [X], {}, 3 * 12 + 2),
+    ("ai.gradtool::PowExponentGrad", [X, (4,), X, X], [X], {}, 2 * 12 + 2 * 12 + 4),
+    ("ai.gradtool::MaxGrad", [X, (4,), X], [X], {}, 3 * 12 + 12),
+    ("ai.gradtool::ClipGrad", [X, (), None, X], [X], {}, 12),
+    ("ai.gradtool::ClipGrad", [X, (), (), X], [X], {}, 24),
+    ("ai.gradtool::EluGrad", [X, X], [X], {"alpha": 1.0, "beta": 1.0, "gamma": 1.0}, 3 * 12),
+    ("ai.gradtool::EluGrad", [X, X], [X], {"alpha": 1.0, "beta": 0.5, "gamma": 1.0}, 4 * 12),
+    ("ai.gradtool::GeluGrad", [X, X], [X], {"approximate": "none"}, 11 * 12),
+    ("ai.gradtool::MaskGrad", [Spec(X, np.dtype(bool)), X], [X], {}, 0),
+    ("ai.gradtool::BinaryCrossEntropy", [X, X], [X], {}, 10 * 12),
     ("ReduceSum", [X], [(3,)], {}, 12),
     ("ReduceMean", [X], [(3,)], {}, 12 + 3),
     ("ReduceLogSumExp", [X], [(3,)], {}, 4 * 12 + 2 * 3),
@@ -79,6 +90,4 @@ def test_counts_are_those_worked_out_by_hand(op, inputs, out, options, expected)
 
 
 def _bytes(shape):
-    from gradtool.graph.specs import Spec
-
     return Spec(shape, np.dtype(np.uint8))

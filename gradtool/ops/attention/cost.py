@@ -109,14 +109,3 @@ def rotary_embedding(
     """`(x₁ cos - x₂ sin, x₁ sin + x₂ cos)`: six operations per pair."""
     del out
     return 3 * _rotated(x, num_heads, rotary_embedding_dim)
-
-
-@cost("ai.gradtool::RotaryTableGrad")
-def rotary_table_grad(
-    x: Shaped, _: Shaped, table: Shaped, positions: Shaped | None = None, *,
-    out: Results, num_heads: int = 0, rotary_embedding_dim: int = 0, **__: Any,
-) -> int:  # fmt: skip
-    """`Σ dy₁ x₁ + dy₂ x₂` and `Σ dy₂ x₁ - dy₁ x₂` over heads, added by position."""
-    del out
-    added = 0 if positions is None else 2 * size(positions) * table.shape[-1]
-    return 4 * _rotated(x, num_heads, rotary_embedding_dim) + added

@@ -1,4 +1,4 @@
-"""The cost of composites that is counted off their bodies: what each node costs at these sizes."""
+"""Costs of composites that have no formula: what each node of their bodies costs at these sizes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
@@ -14,25 +15,43 @@ from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.constants import array
 from gradtool.graph.specs import Spec, spec_of
 from gradtool.io.opset import MINIMUM
-from gradtool.ops.costs import COSTS, Cost, flops
+from gradtool.ops.composites.dead_outputs import needed
+from gradtool.ops.costs import COSTS, UNKNOWN, Cost, flops
+from gradtool.ops.shared.element_counts import Results
+
+Given = Spec | tuple[Spec, bytes] | None
 
 
 @cache
-def _counted(name: str, given: tuple[Spec | None, ...], options: tuple[Any, ...]) -> int | None:
-    inputs = [None if spec is None else _value(f"x{i}", spec) for i, spec in enumerate(given)]
-    there = [value for value in inputs if value is not None]
-    graph = ir.Graph(there, [], nodes=[], opset_imports={"": MINIMUM, DOMAIN: 1})
+def _counted(
+    name: str, given: tuple[Given, ...], wanted: tuple[bool, ...], options: tuple[Any, ...]
+) -> int | None:
+    inputs = [None if each is None else _value(f"x{i}", each) for i, each in enumerate(given)]
+    graph = ir.Graph([], [], nodes=[], opset_imports={"": MINIMUM, DOMAIN: 1})
     op = Builder(ir.Model(graph, ir_version=10))
     with op.arithmetic():
-        composites()[name].body(op, *inputs, **dict(options))
-    counts = [_cost(node) for node in graph]
+        made = composites()[name].body(op, *inputs, **dict(options))
+    results = [made] if isinstance(made, ir.Value) else made
+    read = [value for value, is_wanted in zip(results, wanted, strict=False) if is_wanted]
+    counts = [_cost(node) for node in needed(list(graph), read)]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
-def _value(name: str, spec: Spec) -> ir.Value:
+def _key(given: Any) -> Given:
+    """Shape and type of an input, and the numbers of one that the host knows."""
+    if given is None or isinstance(given, Spec):
+        return given
+    return Spec(given.shape, given.dtype), given.tobytes()
+
+
+def _value(name: str, given: Spec | tuple[Spec, bytes]) -> ir.Value:
+    spec, numbers = given if isinstance(given, tuple) else (given, None)
     kind = ir.TensorType(ir.DataType.from_numpy(spec.dtype))
-    return ir.Value(name=name, shape=ir.Shape(spec.shape), type=kind)
+    value = ir.Value(name=name, shape=ir.Shape(spec.shape), type=kind)
+    if numbers is not None:
+        value.const_value = ir.Tensor(np.frombuffer(numbers, spec.dtype).reshape(spec.shape))
+    return value
 
 
 def _cost(node: ir.Node) -> int | None:
@@ -49,13 +68,13 @@ def _known(value: ir.Value) -> Any:
 
 
 def _formula(name: str) -> Callable[..., int | None]:
-    def formula(*inputs: Spec | None, out: Any, **options: Any) -> int | None:
-        del out
-        return _counted(name, inputs, tuple(sorted(options.items())))
+    def formula(*inputs: Any, out: Results, **options: Any) -> int | None:
+        wanted = tuple(each is not None for each in out)
+        return _counted(name, tuple(map(_key, inputs)), wanted, tuple(sorted(options.items())))
 
     return formula
 
 
-for _name, _entry in composites().items():
-    if _entry.counted:
-        COSTS.add(Cost(DOMAIN, _name, 1, _formula(_name)))
+for _name in composites():
+    if f"{DOMAIN}::{_name}" not in UNKNOWN:
+        COSTS.add(Cost(DOMAIN, _name, 1, _formula(_name)), unless_known=True)

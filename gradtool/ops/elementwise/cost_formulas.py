@@ -1,4 +1,4 @@
-"""The operations of standard operators that have a formula, for each element."""
+"""The operations of operators that have a formula, for each element."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.graph.composites import DOMAIN
 from gradtool.ops.costs import cost
 from gradtool.ops.elementwise.kernel_formulas import tape_of
 from gradtool.ops.formulas import FORMULAS, Formula, find
@@ -35,5 +34,4 @@ def _register(formula: Formula) -> None:
 
 
 for _formula in FORMULAS.entries():
-    if _formula.domain != DOMAIN:
-        _register(_formula)
+    _register(_formula)

@@ -15,4 +15,4 @@ for _formula in FORMULAS.entries():
         )
     elif _formula.domain == DOMAIN:
         _body = by_piece(_formula.formula) if _formula.in_pieces else _formula.formula
-        composite(_formula.op, like=_formula.over[0], counted=True)(_body)
+        composite(_formula.op, like=_formula.over[0])(_body)

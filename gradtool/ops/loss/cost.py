@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtool.ops.costs import cost, each
+from gradtool.ops.costs import cost
 from gradtool.ops.shared.element_counts import Results, Shaped, size, wanted
-
-each({
-    "ai.gradtool::BinaryCrossEntropy": 10,  # -(t · max(log p, l) + (1 - t) · max(log(1 - p), l))
-    "ai.gradtool::BinaryCrossEntropyGrad": 6,  # dy · (p - t) / max(p · (1 - p), ε)
-})  # fmt: skip
 
 
 def _reduced(samples: int, reduction: str) -> int:

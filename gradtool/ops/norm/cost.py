@@ -149,27 +149,11 @@ def lp_normalization(x: Shaped, *, out: Results, axis: int = -1, p: int = 2) -> 
     return 3 * size(x) + (lines(x.shape, [axis]) if p == 2 else 0)
 
 
-@cost("ai.gradtool::LpNormalizationGrad")
-def lp_normalization_grad(x: Shaped, _: Shaped, *, out: Results, axis: int, p: int) -> int:
-    """`dx = (dy - slope · Σ dy · y) / |x|ₚ`, with the slope y, or sign x."""
-    del out
-    return (8 if p == 2 else 9) * size(x) + (lines(x.shape, [axis]) if p == 2 else 0)
-
-
 @cost("MeanVarianceNormalization")
 def mean_variance_normalization(x: Shaped, *, out: Results, axes: Sequence[int] = (0, 2, 3)) -> int:
     """`(x - mean) / (std + 1e-9)`."""
     del out
     return 5 * size(x) + 4 * lines(x.shape, axes)
-
-
-@cost("ai.gradtool::MeanVarianceNormalizationGrad")
-def mean_variance_normalization_grad(
-    x: Shaped, _: Shaped, *, out: Results, axes: Sequence[int]
-) -> int:
-    """`(dy - mean(dy) - (x - mean) · share) / (std + 1e-9)`, `share = mean(…) / …`."""
-    del out
-    return 11 * size(x) + 8 * lines(x.shape, axes)
 
 
 @cost("LRN")

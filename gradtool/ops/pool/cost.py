@@ -40,9 +40,9 @@ def max_pool_grad(dy: Shaped, *_: Any, out: Results, **__: Any) -> int:
     return size(dy)
 
 
-@cost("GlobalMaxPool", "ai.gradtool::GlobalMaxPoolGrad")
-def global_max_pool(x: Shaped, *_: Shaped, out: Results) -> int:
-    """The greatest element of each plane, or its place."""
+@cost("GlobalMaxPool")
+def global_max_pool(x: Shaped, *, out: Results) -> int:
+    """The greatest element of each plane."""
     del out
     return size(x)
 

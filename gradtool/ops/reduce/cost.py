@@ -35,7 +35,6 @@ each({
     "CumProd": 1,
     "CumSum": 1,
     "ai.gradtool::CumProdGrad": 4,  # a sum of products from the end, times a product from the front
-    "ai.gradtool::ReduceLogSumExpGrad": 3,  # exp(x - y) · dy
     "ai.gradtool::ReduceProdGrad": 4,  # products before and after, times each other, times dy
 })  # fmt: skip
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtool.operators.updates import UPDATES, Update
-from gradtool.ops.costs import cost, each
+from gradtool.ops.costs import cost
 from gradtool.ops.shared.element_counts import size
 from gradtool.ops.update.kernel import tape_of
 
@@ -21,5 +21,3 @@ def _register(name: str, update: Update) -> None:
 
 for _name, _update in UPDATES.items():
     _register(_name, _update)
-
-each({"ai.gradtool::FactoredDirection": 4})
