@@ -64,6 +64,11 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     )
 )  # fmt: skip
 
+OTHERS = (
+    "BitShift", "Cast", "CastLike", "Clip", "Div", "Identity", "IsInf", "Max", "Mean", "Min", "Mod",
+    "Pow", "Reciprocal", "Sum", "Where",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class Formula:
@@ -152,3 +157,9 @@ def attributes(node: ir.Node) -> dict[str, Any]:
     found = FORMULAS.find(node.domain, node.op_type, 1)
     assert found is not None  # noqa: S101 - the callers' operators have one
     return found.defaults | arguments(node)
+
+
+def elementwise_operators() -> list[str]:
+    """The standard operators that are elementwise, by name."""
+    declared = (formula.op for formula in FORMULAS.entries() if not formula.domain)
+    return sorted({*OPERATIONS, *OTHERS, *declared})

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from gradtool.graph import constants
 from gradtool.operators.equations import parse
+from gradtool.ops.formulas import elementwise_operators
 from gradtool.passes.batch_states import (
     Batch,
     Fixed,
@@ -57,16 +58,7 @@ LINEAR = ("Identity", "Neg", "Cast", "Add", "Sub", "Sum", "Mean", "Squeeze", "Un
           "Transpose", "Flatten", "Slice", "Expand", "CastLike", "Concat")  # fmt: skip
 
 
-@rule_for(
-    "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "BinaryCrossEntropy",
-    "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast", "CastLike", "Ceil",
-    "Celu", "Clip", "Cos", "Cosh", "Div", "DropoutGrad", "Elu", "Equal", "Erf", "Exp",
-    "FakeQuantize", "Floor", "Gelu", "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish",
-    "Identity", "IsInf", "IsNaN", "LeakyRelu", "Less", "LessOrEqual", "Log", "Max", "Mean", "Min",
-    "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu",
-    "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Sub", "Sum",
-    "Swish", "Tan", "Tanh", "ThresholdedRelu", "Where", "Xor", "AddGrad",
-)  # fmt: skip
+@rule_for(*elementwise_operators(), "AddGrad", "BinaryCrossEntropy", "DropoutGrad", "FakeQuantize")
 def elementwise(batch: Batch, node: ir.Node, states: list[State]) -> State:
     """Rows of each operand beside those of the others."""
     if any(isinstance(s, Total) for s in states):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gradtool.errors import UsageError
+from gradtool.ops.formulas import elementwise_operators
 from gradtool.program import Program, Step
 from gradtool.text import toml
 from gradtool.text.words import some, suggest
@@ -40,12 +41,8 @@ HEAVY = PRODUCTS | _operators(
     """If Loop Scan Concat Gather Constant Shape Size
     SoftmaxCrossEntropyLoss NegativeLogLikelihoodLoss ai.gradtool::BinaryCrossEntropy"""
 )
-ELEMENTWISE = _operators(
-    """Abs Acos Acosh Add And Asin Asinh Atan Atanh Cast CastLike Ceil Celu Clip Cos Cosh Div Elu
-    Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN
-    LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu
-    Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh
-    ThresholdedRelu Where Xor Reshape Squeeze Unsqueeze Flatten Expand Transpose"""
+ELEMENTWISE = frozenset(elementwise_operators()) | _operators(
+    "Reshape Squeeze Unsqueeze Flatten Expand Transpose"
 )
 
 
