@@ -107,36 +107,30 @@ class Formula:
     @cached_property
     def inputs(self) -> int:
         """How many inputs there are."""
-        return len(inspect.getfullargspec(self.formula).args) - 1
+        return _inputs(self.formula)
 
 
 FORMULAS = Registry[Formula]("formula")
 
 
 def elementwise(
-    name: str,
-    *,
-    over: tuple[int, ...] | None = None,
-    counts: int | None = None,
-    native: str | Callable[..., Any] = "",
-    apart: tuple[Part, ...] = (),
-    of: Literal["x", "y"] | None = None,
-    in_pieces: bool = False,
+    name: str, *, over: tuple[int, ...] | None = None, **declared: Any
 ) -> Callable[[F], F]:
-    """Register the decorated formula as the operator `name`; see `Formula` for the others.
+    """Register the decorated formula as the operator `name`, with what `Formula` says of it.
 
     Its result may lie over any of its inputs, unless `over` says over which.
     """
 
     def register(formula: F) -> F:
-        inputs = range(len(inspect.getfullargspec(formula).args) - 1)
-        places = tuple(inputs) if over is None else over
-        FORMULAS.add(
-            Formula(*split_name(name), formula, places, counts, native, apart, of, in_pieces)
-        )
+        places = tuple(range(_inputs(formula))) if over is None else over
+        FORMULAS.add(Formula(*split_name(name), formula, places, **declared))
         return formula
 
     return register
+
+
+def _inputs(formula: Callable[..., Any]) -> int:
+    return len(inspect.getfullargspec(formula).args) - 1
 
 
 def slope(name: str, *, of: Literal["x", "y"], **declared: Any) -> Callable[[F], F]:

@@ -13,7 +13,11 @@ from gradtool.ops.kernels import find
 from gradtool.ops.shared.sums import BLOCK
 
 SIZE = BLOCK + 3
-ATTRIBUTES = {"LeakyReluGrad": {"alpha": 0.3}, "EluGrad": {"alpha": 0.3, "beta": 2.0, "gamma": 1.5}}
+ATTRIBUTES = {
+    "FactoredDirection": {"epsilon": 0.1},
+    "LeakyReluGrad": {"alpha": 0.3},
+    "EluGrad": {"alpha": 0.3, "beta": 2.0, "gamma": 1.5},
+}
 VALUES = np.array([-np.inf, -4, -3, -1, -0.5, -0.0, 0, 0.25, 1, 2.5, 3, 4, np.inf, np.nan])
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.graph.specs import Spec
-from gradtool.ops.shared.sums import accumulator
 from gradtool.ops.shared.types import Array
 
 # erf x = tanh(x · P(x²)) for |x| ≤ 4, fitted to a relative error of 1e-7.
@@ -22,12 +20,7 @@ P = (
 )
 
 
-def spares(x: Spec) -> int:
-    """How many temporaries `erf_into` takes."""
-    return int(accumulator(x.dtype).itemsize <= 4)
-
-
-def erf_into(xp: Any, x: Array, out: Array, t: Array = None, *, scale: float = 1.0) -> None:
+def erf_into(xp: Any, x: Array, scale: float, out: Array, t: Array = None) -> None:
     """`out = erf(scale · x)`, with a temporary `t` for the polynomial: float32 on the host.
 
     Beyond 4 the factor of x is that at 4, and tanh is 1 there.

@@ -20,18 +20,13 @@ from gradtool.ops import formulas
 from gradtool.ops.formulas import OPERATIONS
 from gradtool.ops.shared import select
 from gradtool.ops.shared.erf import erf_into
+from gradtool.ops.shared.placing import SELECTIONS, Instruction, Place, Placing
 from gradtool.ops.shared.types import Array
 
-Operand = int | float  # the number of a value, or a constant
 UFUNCS = MappingProxyType(
     {name: operation.ufunc for name, operation in OPERATIONS.items()}
     | {"Div": "divide", "Max": "maximum", "Min": "minimum", "Expm1": "expm1", "Log1p": "log1p"}
 )
-LOGIC = frozenset({
-    "And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Not", "Or",
-    "Copied",
-})  # fmt: skip
-SELECTIONS = {"Keep": 1, "Drop": 1, "Choose": 2}  # and the temporaries that each takes
 COUNTS = {**dict.fromkeys((*SELECTIONS, "Copied", "And", "Or", "Not"), 0), "Clip": 2}
 
 
@@ -59,20 +54,6 @@ class Stand:
 
     def __neg__(self) -> Any:
         return self.tape.Neg(self)
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """`result = function(operands)`: numbers of values, or constants."""
-
-    function: str
-    operands: tuple[tuple[str, Operand], ...]  # ("value", number) or ("constant", number)
-    result: int
-
-    @property
-    def reads(self) -> list[int]:
-        """The values read."""
-        return [int(number) for kind, number in self.operands if kind == "value"]
 
 
 class Recorder:
@@ -122,9 +103,6 @@ class Recorder:
         if not isinstance(b, Stand) and b == 0:
             return self.emit("Keep", mask, a)
         return self.emit("Choose", mask, a, b)
-
-
-Place = tuple[str, int]  # in ("out", k), ("room", k), or ("mask", k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +196,7 @@ def record(
             numbers.append(each)
         else:
             elements.append(each)
-    placing = _Placing(elements, outputs, over, 0 if double else 1)
+    placing = Placing(elements, outputs, over, 0 if double else 1)
     return Tape(
         len(present), len(wanted), tuple(numbers), tuple(elements), placing.places, placing.spare,
         tuple(placing.copies), placing.count["room"], placing.count["mask"],
@@ -250,109 +228,17 @@ def _with_own_masks(code: list[Instruction], inputs: int, op: Recorder) -> list[
     return found
 
 
-class _Placing:
-    """Where each result goes: into an output that nothing later is lost by, else a temporary."""
-
-    def __init__(
-        self, code: Sequence[Instruction], outputs: Mapping[int, int],
-        over: Sequence[Sequence[int]], for_erf: int,
-    ) -> None:  # fmt: skip
-        self.places: dict[int, Place] = {}
-        self.spare: dict[int, Sequence[int]] = {}
-        self.copies: list[tuple[int, int]] = []
-        self.count = {"room": 0, "mask": 0}
-        self._free: dict[str, list[int]] = {"room": [], "mask": []}
-        self._last = {r: i for i, each in enumerate(code) for r in each.reads}
-        self._ends: dict[int, int] = {}  # by output the instruction that makes it
-        self._chosen = {r for each in code if each.function in SELECTIONS for r in each.reads}
-        self._read = {k: max((self._last.get(i, -1) for i in over[k]), default=-1) for k in outputs}
-        made = {each.result: i for i, each in enumerate(code)}
-        for k, number in outputs.items():
-            i = made.get(number, -1)
-            if i >= 0 and number not in self.places and not self._is_lost(code[i], k, i):
-                self.places[number] = ("out", k)
-                self._ends[k] = i
-            else:
-                self.copies.append((k, number))
-                self._last[number] = len(code)
-        temporaries = {**SELECTIONS, "Erf": for_erf}
-        for i, each in enumerate(code):
-            self._place(i, each, temporaries.get(each.function, 0))
-
-    def _is_lost(self, each: Instruction, k: int, i: int) -> bool:
-        """Whether something is read after instruction i that its result would lie over there."""
-        return self._read[k] > (i - 1 if each.function == "Erf" else i)
-
-    def _place(self, i: int, each: Instruction, temporaries: int) -> None:
-        spare = [self._take("room") for _ in range(temporaries)]
-        self.spare[each.result] = spare
-        dying = [self.places[v] for v in dict.fromkeys(each.reads)
-                 if v in self.places and self._last[v] == i]  # fmt: skip
-        if each.function != "Erf":  # which reads its operand again when it has written
-            self._give(dying)
-        if each.result not in self.places:
-            kind = "mask" if each.function in LOGIC else "room"
-            out = next((k for k in self._ends if kind == "room" and self._is_free(each, k, i)), -1)
-            self.places[each.result] = ("out", out) if out >= 0 else (kind, self._take(kind))
-        if each.function == "Erf":
-            self._give(dying)
-        self._give([("room", k) for k in spare])
-
-    def _is_free(self, each: Instruction, k: int, i: int) -> bool:
-        """Whether a result may lie where output k will be.
-
-        What is selected from may not: by so many bits of one page it took 7 % longer.
-        """
-        later = [v for v, place in self.places.items()
-                 if place == ("out", k) and self._last.get(v, -1) > i]  # fmt: skip
-        within = i < self._ends[k] >= self._last[each.result]
-        return (
-            each.result not in self._chosen
-            and within
-            and not self._is_lost(each, k, i)
-            and not later
-        )
-
-    def _take(self, kind: str) -> int:
-        if not self._free[kind]:
-            self.count[kind] += 1
-            return self.count[kind] - 1
-        return self._free[kind].pop()
-
-    def _give(self, places: Iterable[Place]) -> None:
-        for kind, k in places:
-            if kind != "out":
-                self._free[kind].append(k)
-
-
-def _max(xp: Any, a: Any, b: Any, out: Array) -> None:
-    xp.maximum(a, b, out=out)  # numpy takes no place by position here
-
-
-def _min(xp: Any, a: Any, b: Any, out: Array) -> None:
-    xp.minimum(a, b, out=out)
-
-
-def _clip(_: Any, x: Array, low: float, high: float, out: Array) -> None:
-    x.clip(low, high, out=out)
-
-
 def _choose(xp: Any, mask: Array, a: Any, b: Any, out: Array, t: Array, s: Array) -> None:
     a, b = (n if hasattr(n, "dtype") else xp.asarray(n, out.dtype) for n in (a, b))
     select.choose(xp, mask, a, b, out, t, s)
 
 
-def _erf(xp: Any, x: Array, scale: float, out: Array, t: Array = None) -> None:
-    erf_into(xp, x, out, t, scale=scale)
-
-
-def _copied(xp: Any, x: Array, out: Array) -> None:
-    xp.copyto(out, x)
-
-
-OTHERS: Mapping[str, Callable[..., None]] = MappingProxyType({
-    "Keep": select.keep, "Drop": select.drop, "Choose": _choose, "Clip": _clip, "Erf": _erf,
-    "Copied": _copied, "Max": _max, "Min": _min,
+OTHERS: Mapping[str, Callable[..., object]] = MappingProxyType({
+    "Choose": _choose, "Drop": select.drop, "Erf": erf_into, "Keep": select.keep,
+    "Clip": lambda _, x, low, high, out: x.clip(low, high, out=out),
+    "Copied": lambda xp, x, out: xp.copyto(out, x),
+    "Max": lambda xp, a, b, out: xp.maximum(a, b, out=out),  # which take no place by position
+    "Min": lambda xp, a, b, out: xp.minimum(a, b, out=out),
 })  # fmt: skip
 
 

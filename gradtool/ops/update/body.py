@@ -22,14 +22,3 @@ def _register(name: str, update: Update) -> None:
 
 for _name, _update in UPDATES.items():
     _register(_name, _update)
-
-
-@composite("FactoredDirection")
-def factored_direction(
-    op: Builder, g: Tensor, rows: Tensor, columns: Tensor, *, epsilon: float
-) -> Tensor:
-    """The direction `g / √max(rows · columns, ε²)` of Adafactor for matrices.
-
-    `g` is `[…, n, m]`, `rows` `[…, n, 1]`, `columns` `[…, 1, m]`.
-    """
-    return g / op.Sqrt(op.Max(rows * columns, epsilon * epsilon))

@@ -13,7 +13,6 @@ from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.operators.updates import UPDATES, Update
 from gradtool.ops.kernels import kernel
-from gradtool.ops.shared.blocks import pointwise
 from gradtool.ops.shared.sums import BLOCK, accumulator
 from gradtool.ops.shared.tape import Tape, player, record, scalars
 from gradtool.ops.shared.types import Array, Arrays, Specs
@@ -112,13 +111,3 @@ def _in_float32(
 
 for _name, _update in UPDATES.items():
     _register(f"ai.gradtool::{_name}", _update)
-
-
-@pointwise("ai.gradtool::FactoredDirection", temporaries=1, may_inplace=(0,))
-def factored_direction(
-    xp: Any, g: Array, rows: Array, columns: Array, out: Array, t: Array, *, epsilon: float
-) -> None:
-    """`g / √max(rows · columns, ε²)`."""
-    xp.multiply(rows, columns, out=t)
-    xp.maximum(t, epsilon * epsilon, out=t)
-    xp.divide(g, xp.sqrt(t, out=t), out=out)
