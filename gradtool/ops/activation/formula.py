@@ -228,7 +228,7 @@ def swish_grad(op: Any, x: Any, dy: Any, *, alpha: float = 1.0) -> Any:
     return dy * (s * (z * (1.0 - s) + 1.0))
 
 
-# The library's comparisons take NaN for the other side (`Program.LessOrEqual`), which would end it.
+# In the library NaN is on neither side of a comparison: a selection would make it 0.
 @elementwise("ThresholdedRelu", counts=1, apart=("native",))
 def thresholded_relu(op: Any, x: Any, *, alpha: float = 1.0) -> Any:
     """`y = x` where x exceeds α, else 0."""
