@@ -75,7 +75,7 @@ def recurrences(isa: str | None) -> Iterator[Case]:
             dx, dw, dr, db = (np.empty_like(each) for each in (x, w, r, bias))
             g, nothing = dy.reshape(y.shape), [None] * 2
             if gates == 4:
-                n = recurrence(x, r, 4, ("Sigmoid", "Tanh", "Tanh"))
+                n = recurrence("LSTM", x, r, {})
                 kept = np.empty(recurrent.lstm_kept(n), np.float32)
                 room = work(recurrent.lstm_work(n, is_kept=True))
                 back = work(recurrent.lstm_grad_work(n, is_kept=True))
@@ -87,7 +87,7 @@ def recurrences(isa: str | None) -> Iterator[Case]:
                     *nothing, None, back, instructions=isa,
                 )  # fmt: skip
             else:
-                n = recurrence(x, r, 3, ("Sigmoid", "Tanh"))
+                n = recurrence("GRU", x, r, {})
                 room, back = work(recurrent.gru_work(n)), work(recurrent.gru_grad_work(n))
                 options = {"linear_before_reset": 1, "instructions": isa}
                 forward = recurrent.gru(n, x, w, r, bias, *nothing, y, y_h, room, **options)

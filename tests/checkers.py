@@ -19,6 +19,7 @@ from gradtool.ops import kernels as registry
 from gradtool.ops.composites.calls import expand, inline
 from gradtool.ops.driver import differentiate
 from gradtool.ops.shared.call import call, spec_of
+from gradtool.passes.lower_recurrent import lower_recurrent
 from gradtool.program import Step
 from gradtool.program.flatten import _Flat
 
@@ -26,7 +27,7 @@ Feeds = dict[str, np.ndarray]
 
 
 def build(case: Case, dtype: Any = np.float64, *, symbolic: bool = False) -> tuple[ir.Model, Feeds]:
-    """A model of one node, and its inputs. Constants are initializers."""
+    """A model of one node, lowered as by loading, and its inputs. Constants are initializers."""
     rng = np.random.default_rng(sum(map(ord, case.id)))
     graph = ir.Graph([], [], nodes=[], name="case", opset_imports={"": case.opset})
     model = ir.Model(graph, ir_version=10)
@@ -65,6 +66,7 @@ def build(case: Case, dtype: Any = np.float64, *, symbolic: bool = False) -> tup
     op = Builder(model)
     op.infer(node)
     graph.outputs.extend(node.outputs)
+    lower_recurrent(model)
     return model, feeds
 
 
@@ -94,11 +96,7 @@ def differentiated(
             value.dtype.numpy()
         )
         heads[value] = seed
-    wrt = [
-        v for v, given in zip(model.graph.node("node").inputs, case.inputs, strict=False)
-        if isinstance(given, Floats) and not given.fixed
-    ]  # fmt: skip
-    made = differentiate(op, heads, wrt)
+    made = differentiate(op, heads, free_inputs(model, case))
     names = []
     for value, grad in made.gradients.items():
         if grad in model.graph.outputs or grad.producer() is None or grad.name in names:
@@ -142,6 +140,12 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
                 )
                 known[value.name] = result
     return known
+
+
+def free_inputs(model: ir.Model, case: Case) -> list[ir.Value]:
+    """The inputs of a case's model that are differentiated."""
+    free = [not given.fixed for given in case.inputs if isinstance(given, Floats)]
+    return [v for v, is_free in zip(model.graph.inputs, free, strict=False) if is_free]
 
 
 def _sized(spec: Spec) -> bool:
@@ -230,9 +234,10 @@ def step_and_bound(model: ir.Model, found: Feeds) -> tuple[float, float]:
 
     Operators of ai.onnx.ml give float32 whatever they are given, so no more can be asked of them.
     """
-    node = model.graph.node("node")
-    rounded = any(v.name in found and found[v.name].dtype == np.float32 for v in node.outputs)
-    single = node.domain == "ai.onnx.ml" and rounded
+    single = any(
+        node.domain == "ai.onnx.ml" and v.name in found and found[v.name].dtype == np.float32
+        for node in model.graph for v in node.outputs
+    )  # fmt: skip
     return (2e-2, 1e-4) if single else (1e-3, 1e-8)
 
 

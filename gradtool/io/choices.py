@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from gradtool.io import sequence_rules
+from gradtool.operators.recurrence import DIRECTIONS, GATES
 
-_DIRECTIONS: Mapping[str, tuple[str, ...]] = {"direction": ("forward", "reverse", "bidirectional")}
+_DIRECTIONS: Mapping[str, tuple[str, ...]] = {"direction": tuple(DIRECTIONS)}
 _REDUCED: Mapping[str, tuple[str, ...]] = {"reduction": ("mean", "sum", "none")}
 _SCATTERED: Mapping[str, tuple[str, ...]] = {"reduction": ("none", "add", "mul", "max", "min")}
 _BLOCKS: Mapping[str, tuple[str, ...]] = {"mode": ("DCR", "CRD")}
 WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(sequence_rules.GATES, _DIRECTIONS),
+    **dict.fromkeys(GATES, _DIRECTIONS),
     **dict.fromkeys(("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"), _REDUCED),
     **dict.fromkeys(("ScatterElements", "ScatterND"), _SCATTERED),
     "BitShift": {"direction": ("LEFT", "RIGHT")},

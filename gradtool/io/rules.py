@@ -19,6 +19,7 @@ from gradtool.graph.limits import Limits
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_integer
 from gradtool.io import choices, lengths, sequence_rules, static_operands, window_rules
+from gradtool.operators.recurrence import GATES
 from gradtool.shapes import limits as shape_limits
 
 
@@ -322,7 +323,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _scales),
     **dict.fromkeys(("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"), _losses),
-    **dict.fromkeys(sequence_rules.GATES, sequence_rules.recurrent),
+    **dict.fromkeys(GATES, sequence_rules.recurrent),
     "GroupNormalization": _groups,
     "Attention": sequence_rules.attention,
     "Col2Im": _col2im,

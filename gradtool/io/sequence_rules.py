@@ -10,13 +10,17 @@ import onnx_ir as ir
 
 from gradtool.io import static_operands
 from gradtool.io.static_operands import Sizes
+from gradtool.operators.activations import PARAMETERS
+from gradtool.operators.recurrence import ACTIVATIONS, DIRECTIONS, GATES
 
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _RECURRENT = ("W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 
 
 def recurrent(node: ir.Node) -> str | None:
-    """Weights, bias and states against the input: [D, gates · H, I] and so on."""
+    """Its activations; weights, bias and states against the input: [D, gates · H, I] and so on."""
+    wrong = _activations(node)
+    if wrong is not None:
+        return wrong
     x, r = static_operands.sizes(node, 0), static_operands.sizes(node, 2)
     if x is None or len(x) != 3:
         return None if x is None else f"its input has {len(x)} axes, not 3"
@@ -34,6 +38,19 @@ def recurrent(node: ir.Node) -> str | None:
         found = static_operands.sizes(node, index)
         if found is not None and not _fit(found, sizes):
             return f"its {name} has shape {_said(found)}, {_said(sizes)} is needed"
+    return None
+
+
+def _activations(node: ir.Node) -> str | None:
+    """Whether they are known, and enough for each direction."""
+    names = node.attributes.get_strings("activations", [])
+    unknown = next((name for name in names if name.lower() not in PARAMETERS), None)
+    if unknown is not None:
+        return f"its activation {unknown!r} must be one of {', '.join(PARAMETERS)}"
+    ways = len(DIRECTIONS[node.attributes.get_string("direction", "forward")])
+    needed = ways * len(ACTIVATIONS[node.op_type])
+    if names and len(names) < needed:
+        return f"it has {len(names)} activations, {needed} are needed"
     return None
 
 

@@ -1,13 +1,12 @@
-"""LSTM and GRU of sigmoid and tanh without clipping, and their gradients.
+"""LSTM and GRU of sigmoid and tanh without clipping or coupled gates, and their gradients.
 
 Gates lie as ONNX has them: i, o, f, c and z, r, h.  Everything else of ONNX is here: directions,
-both layouts, lengths, initial states, peepholes, coupled gates, `linear_before_reset`.
+both layouts, lengths, initial states, peepholes, `linear_before_reset`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +14,14 @@ from gradtool.native import SLOTS
 from gradtool.native.attention import panel_floats
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.gemm import product_floats
+from gradtool.operators.recurrence import Recurrence
 
 SIZES = "times batch inputs hidden directions reverse layout"
-LSTM = Signature("lstm", "x w r b lens h0 c0 p y y_h y_c kept work", f"{SIZES} coupled slots")
+LSTM = Signature("lstm", "x w r b lens h0 c0 p y y_h y_c kept work", f"{SIZES} slots")
 LSTM_GRAD = Signature(
     "lstm_grad",
     "x w r b lens h0 c0 p y dy dy_h dy_c kept dx dw dr db dh0 dc0 dp work",
-    f"{SIZES} coupled slots",
+    f"{SIZES} slots",
 )
 GRU = Signature("gru", "x w r b lens h0 y y_h work", f"{SIZES} linear slots")
 GRU_GRAD = Signature(
@@ -30,39 +30,6 @@ GRU_GRAD = Signature(
     f"{SIZES} linear slots",
 )
 SAMPLES = 512  # rows of X that are multiplied at once in forward
-LSTM_ACTIVATIONS, GRU_ACTIVATIONS = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh")
-
-
-class Activation(Protocol):
-    """One of `gradtool.operators.activations`."""
-
-    @property
-    def name(self) -> str: ...
-
-
-class Recurrence(Protocol):
-    """Sizes and options, those of `gradtool.operators.recurrence.Recurrence`."""
-
-    @property
-    def times(self) -> int: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def inputs(self) -> int: ...
-    @property
-    def hidden(self) -> int: ...
-    @property
-    def gates(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def layout(self) -> int: ...
-    @property
-    def backwards(self) -> tuple[bool, ...]: ...
-    @property
-    def acts(self) -> Sequence[tuple[Activation, ...]]: ...
-    @property
-    def clip(self) -> float | None: ...
 
 
 def _forward_work(n: Recurrence, states: int, *, is_kept: bool = False) -> int:
@@ -118,15 +85,7 @@ def gru_grad_work(n: Recurrence) -> int:
     return 4 * (n.rows + held + places + _products(n))
 
 
-def knows(n: Recurrence) -> bool:
-    """Whether these kernels compute it: with the activations of the standard, and no clipping."""
-    expected = LSTM_ACTIVATIONS if n.gates == 4 else GRU_ACTIVATIONS
-    return n.clip is None and all(tuple(a.name for a in acts) == expected for acts in n.acts)
-
-
 def _sizes(n: Recurrence, lens: Array | None) -> dict[str, Any]:
-    if not knows(n):
-        raise ValueError("no clipping, and no activations but those of the standard here")
     if lens is not None and lens.dtype != np.int32:
         raise TypeError(f"lengths of {lens.dtype}: int32 is known")
     return {
@@ -139,17 +98,12 @@ def _sizes(n: Recurrence, lens: Array | None) -> dict[str, Any]:
 def lstm(
     n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
     h0: Array | None, c0: Array | None, p: Array | None, y: Array | None, y_h: Array | None,
-    y_c: Array | None, kept: Array | None, work: Array, *, input_forget: int = 0,
-    instructions: str | None = None,
+    y_c: Array | None, kept: Array | None, work: Array, *, instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """`(Y, Y_h, Y_c)` and what `lstm_grad` reads again, each where it is wanted.
-
-    Raises:
-        ValueError: activations are others, or are clipped; so for all of these.
-    """
+    """`(Y, Y_h, Y_c)` and what `lstm_grad` reads again, each where it is wanted."""
     return LSTM.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, y_h=y_h, y_c=y_c, kept=kept,
-        work=work, coupled=int(input_forget), **_sizes(n, lens),
+        work=work, **_sizes(n, lens),
     )  # fmt: skip
 
 
@@ -158,8 +112,7 @@ def lstm_grad(
     h0: Array | None, c0: Array | None, p: Array | None, y: Array, dy: Array | None,
     dy_h: Array | None, dy_c: Array | None, kept: Array | None,
     dx: Array | None, dw: Array | None, dr: Array | None, db: Array | None, dh0: Array | None,
-    dc0: Array | None, dp: Array | None, work: Array, *, input_forget: int = 0,
-    instructions: str | None = None,
+    dc0: Array | None, dp: Array | None, work: Array, *, instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """Gradients by X, W, R, B, the initial states and P, each where it is wanted.
 
@@ -168,7 +121,7 @@ def lstm_grad(
     return LSTM_GRAD.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, dy=dy, dy_h=dy_h, dy_c=dy_c,
         kept=kept, dx=dx, dw=dw, dr=dr, db=db, dh0=dh0, dc0=dc0, dp=dp if p is not None else None,
-        work=work, coupled=int(input_forget), **_sizes(n, lens),
+        work=work, **_sizes(n, lens),
     )  # fmt: skip
 
 

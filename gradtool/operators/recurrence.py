@@ -1,19 +1,23 @@
-"""Sizes and options of a recurrent node, and the chunks of times in which it is computed."""
+"""Recurrent operators: their cells, sizes, and the chunks of times in which they are computed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradtool.operators.activations import Activation, resolve
-
 ROWS = 256  # samples of all times of a chunk
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Sizes and options of one recurrent operator."""
+    """Sizes and options of one recurrent operator.
+
+    `acts` are the activations of each direction, in lower case.
+    """
 
     times: int
     batch: int
@@ -22,8 +26,7 @@ class Recurrence:
     gates: int
     layout: int
     backwards: tuple[bool, ...]
-    acts: list[tuple[Activation, ...]]
-    clip: float | None
+    acts: tuple[tuple[str, ...], ...]
 
     @property
     def rows(self) -> int:
@@ -34,11 +37,6 @@ class Recurrence:
     def many(self) -> int:
         """Times of a chunk."""
         return max(1, min(self.times, -(-ROWS // max(self.batch, 1))))
-
-    @property
-    def plain(self) -> bool:
-        """Whether slopes follow from values: only Sigmoid and Tanh, and no clipping."""
-        return self.clip is None and all(a.from_value for acts in self.acts for a in acts)
 
     def chunks(self) -> list[slice]:
         """The times, cut into chunks."""
@@ -62,20 +60,45 @@ class Recurrence:
         return (a[:, direction] if self.layout else a[direction]).T
 
     def gate(self, a: Any, k: int) -> Any:
-        """Gate `k` of the gates of one time, or of a slope of them."""
-        return None if a is None else a[k * self.hidden : (k + 1) * self.hidden]
+        """Gate `k` of the gates of one time."""
+        return a[k * self.hidden : (k + 1) * self.hidden]
 
 
-def recurrence(
-    x: Any, r: Any, gates: int, default: tuple[str, ...], *,
-    activations: Sequence[str] | None = None, activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None, clip: float | None = None,
-    direction: str = "forward", layout: int = 0, **_: object,
-) -> Recurrence:  # fmt: skip
-    """The options of a node whose operands have the shapes of `x` and `r`."""
-    backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
+def recurrence(op: str, x: Any, r: Any, attributes: Mapping[str, Any]) -> Recurrence:
+    """The sizes of a node of operator `op`, whose operands have the shapes of `x` and `r`.
+
+    Raises:
+        ValueError: its form is unusual.
+    """
+    if not is_usual(op, attributes):
+        raise ValueError(f"{op} of an unusual form, which loading turns into a Scan: {attributes}")
+    layout = attributes.get("layout", 0)
+    backwards = DIRECTIONS[attributes.get("direction", "forward")]
     times, batch = (x.shape[1], x.shape[0]) if layout else x.shape[:2]
-    acts = resolve(activations, activation_alpha, activation_beta, default, len(backwards))
+    acts = activations_of(op, attributes)
     return Recurrence(
-        times, batch, x.shape[2], r.shape[2], gates, layout, backwards, acts, clip
+        times, batch, x.shape[2], r.shape[2], GATES[op], layout, backwards, acts
     )  # fmt: skip
+
+
+def is_usual(op: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether kernels know the form of a node: its own activations, no clip, no coupled gates.
+
+    An RNN may have Relu.  Any other form is lowered to a Scan.
+    """
+    if attributes.get("clip") is not None or attributes.get("input_forget"):
+        return False
+    known = {tuple(name.lower() for name in ACTIVATIONS[op])}
+    known |= {("relu",)} if op == "RNN" else set()
+    return all(acts in known for acts in activations_of(op, attributes))
+
+
+def activations_of(op: str, attributes: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """The activations of each direction, in lower case."""
+    default = ACTIVATIONS[op]
+    ways = len(DIRECTIONS[attributes.get("direction", "forward")])
+    names: Sequence[str] = attributes.get("activations") or default * ways
+    count = len(default)
+    return tuple(
+        tuple(name.lower() for name in names[d * count : (d + 1) * count]) for d in range(ways)
+    )

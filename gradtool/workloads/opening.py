@@ -21,6 +21,7 @@ from gradtool.ops.composites.calls import is_inlined
 from gradtool.ops.composites.outline import outline
 from gradtool.passes.lower_contrib import is_contrib, lower_contrib
 from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
+from gradtool.passes.lower_recurrent import lower_recurrent
 from gradtool.passes.open_batch import is_fixed_at_one, open_batch
 from gradtool.passes.ort_allocator.strip_barriers import strip_barriers
 from gradtool.shapes import infer
@@ -67,7 +68,7 @@ def load(
         found: Held | str = Held(source)
     else:
         found = os.fspath(source)
-    return io.load(
+    model = io.load(
         found,
         dims=dims,
         shapes=shapes,
@@ -77,6 +78,8 @@ def load(
         keep_function=_has_rule,
         rewrite=partial(_rewrite, batch=batch),
     )
+    lower_recurrent(model)
+    return model
 
 
 def _rewrite(model: ir.Model, batch: int | None) -> None:

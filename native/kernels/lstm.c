@@ -3,7 +3,7 @@
  *     i, f = sigmoid(W x + R h + b + p c)    g = tanh(W x + R h + b)    c' = f c + i g
  *     o = sigmoid(W x + R h + b + p c')      h' = o tanh(c')
  *
- * `coupled`: f is 1 - i.  A sample that has ended keeps its states and shows 0.
+ * A sample that has ended keeps its states and shows 0.
  * What lstm_grad reads of `kept`, if it is not NULL, is written there; see lstm.h.
  * Source: ONNX LSTM-22; gradtool's numpy kernels.  Workspace: gradtool.native.recurrent.lstm_work.
  */
@@ -14,7 +14,7 @@ struct lstm {
     const void *lens;
     const float *h0, *c0, *p;
     float *y, *y_h, *y_c, *kept, *work;
-    int64_t times, batch, inputs, hidden, directions, reverse, layout, coupled, slots;
+    int64_t times, batch, inputs, hidden, directions, reverse, layout, slots;
 };
 
 struct step {
@@ -41,7 +41,7 @@ static void strip(void *argument, int64_t chunk, int64_t slot) {
         for (int64_t i = j; i < end; i += LANES) {
             const vec c = load_left(state, i, end, 0);
             float *a = step->gates + 4 * b * size;
-            const struct cell cell = activate(a, c, step->p, i, size, step->call->coupled);
+            const struct cell cell = activate(a, c, step->p, i, size);
             const vec h = ended ? load_left(step->h + b * size, i, end, 0)
                                 : cell.o * vec_tanh(cell.next);
             store_left(step->next + b * size, h, i, end);

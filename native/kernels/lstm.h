@@ -9,8 +9,7 @@ struct cell {
 };
 
 /* From pre-activations `a`, the cell state before, and weights of peepholes or NULL. */
-INLINE struct cell activate(const float *a, vec c, const float *p, int64_t j, int64_t hidden,
-                            int64_t coupled) {
+INLINE struct cell activate(const float *a, vec c, const float *p, int64_t j, int64_t hidden) {
     struct cell cell;
     vec i = load_left(a, j, hidden, 0), o = load_left(a + hidden, j, hidden, 0);
     vec f = load_left(a + 2 * hidden, j, hidden, 0);
@@ -19,7 +18,7 @@ INLINE struct cell activate(const float *a, vec c, const float *p, int64_t j, in
         f += c * load_left(p + 2 * hidden, j, hidden, 0);
     }
     cell.i = vec_sigmoid(i);
-    cell.f = coupled ? 1.0f - cell.i : vec_sigmoid(f);
+    cell.f = vec_sigmoid(f);
     cell.g = vec_tanh(load_left(a + 3 * hidden, j, hidden, 0));
     cell.next = cell.f * c + cell.i * cell.g;
     if (p) o += cell.next * load_left(p + hidden, j, hidden, 0);

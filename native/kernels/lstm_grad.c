@@ -18,7 +18,7 @@ struct lstm_grad {
     const void *lens;
     const float *h0, *c0, *p, *y, *dy, *dy_h, *dy_c;
     float *kept, *dx, *dw, *dr, *db, *dh0, *dc0, *dp, *work;
-    int64_t times, batch, inputs, hidden, directions, reverse, layout, coupled, slots;
+    int64_t times, batch, inputs, hidden, directions, reverse, layout, slots;
 };
 
 struct walk {
@@ -47,7 +47,7 @@ static void states(void *argument, int64_t b, int64_t slot) {
         float *c = walk->cells + k * state + b * size;
         for (int64_t j = 0; j < size; j += LANES) {
             const vec before = load_left(c, j, size, 0);
-            const struct cell cell = activate(a, before, walk->p, j, size, walk->call->coupled);
+            const struct cell cell = activate(a, before, walk->p, j, size);
             store_gates(a, &cell, j, size, size);
             store_left(c + state, over(n, t, b) ? before : cell.next, j, size);
         }
@@ -65,9 +65,8 @@ INLINE void back(const struct walk *walk, const float *a, float *da, const float
     const vec da_o = dh * shown * (1.0f - o) * o;
     vec d = *dc + dh * o * (1.0f - shown * shown);
     if (p) d += da_o * load_left(p + size, j, size, 0);
-    const int64_t coupled = walk->call->coupled;
-    const vec da_i = d * (coupled ? g - before : g) * (1.0f - i) * i;
-    const vec da_f = coupled ? splat(0) : d * before * (1.0f - f) * f;
+    const vec da_i = d * g * (1.0f - i) * i;
+    const vec da_f = d * before * (1.0f - f) * f;
     store_left(da, da_i, j, size);
     store_left(da + size, da_o, j, size);
     store_left(da + 2 * size, da_f, j, size);

@@ -62,19 +62,12 @@ def drawn_lstm(seed):
     inputs.append(normal(rng, *state) if rng.integers(2) else None)
     d, hidden = inputs[2].shape[0], inputs[2].shape[2]
     inputs.append(normal(rng, d, 3 * hidden) if rng.integers(2) else None)
-    return rng, inputs, attributes | {"input_forget": int(rng.integers(2))}
+    return rng, inputs, attributes
 
 
-def sizes(inputs, gates, attributes):
-    names = ("Sigmoid", "Tanh", "Tanh")[: gates - 1]
+def sizes(op, inputs, attributes):
     x, _, r = inputs[:3]
-    return recurrence(x, r, gates, names, **attributes)
-
-
-def own(attributes):
-    """What native kernels take beside the sizes."""
-    names = ("input_forget", "linear_before_reset")
-    return {name: attributes[name] for name in names if name in attributes}
+    return recurrence(op, x, r, attributes)
 
 
 def there(arrays):
@@ -91,14 +84,12 @@ def compare(made, expected, bound):
 def test_lstm_is_that_of_numpy_in_float64(instructions, seed, is_kept):
     _, inputs, attributes = drawn_lstm(seed)
     y, state = shapes(inputs, attributes["layout"])
-    n = sizes(inputs, 4, attributes)
+    n = sizes("LSTM", inputs, attributes)
 
     def bound(*made):
         *results, work = made
         taken = (*results, *(() if is_kept else (None,)))
-        return recurrent.lstm(
-            n, *inputs, *taken, work, instructions=instructions, **own(attributes)
-        )
+        return recurrent.lstm(n, *inputs, *taken, work, instructions=instructions)
 
     beside = [(recurrent.lstm_kept(n),)] * is_kept
     made = run(
@@ -121,14 +112,14 @@ def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed, is_
     wanted = [x.shape, w.shape, r.shape, b, state, state, p]
     wanted = [a.shape if isinstance(a, np.ndarray) else a for a in wanted]
     operands = [*inputs, y.astype(np.float32), *given]
-    n = sizes(inputs, 4, attributes)
-    kept = forward_kept(n, inputs, instructions, attributes) if is_kept else None
+    n = sizes("LSTM", inputs, attributes)
+    kept = forward_kept(n, inputs, instructions) if is_kept else None
 
     def bound(*made):
         rest = iter(made)
         outputs = [None if shape is None else next(rest) for shape in wanted]
         return recurrent.lstm_grad(
-            n, *operands, kept, *outputs, next(rest), instructions=instructions, **own(attributes)
+            n, *operands, kept, *outputs, next(rest), instructions=instructions
         )
 
     work = recurrent.lstm_grad_work(n, is_kept=is_kept)
@@ -137,11 +128,11 @@ def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed, is_
     compare(made, there(expected), 1e-5)
 
 
-def forward_kept(n, inputs, instructions, attributes):
+def forward_kept(n, inputs, instructions):
     """What forward keeps for its gradient."""
     (kept,) = run(
         lambda to, work: recurrent.lstm(
-            n, *inputs, None, None, None, to, work, instructions=instructions, **own(attributes)
+            n, *inputs, None, None, None, to, work, instructions=instructions
         ),
         (recurrent.lstm_kept(n),), work=recurrent.lstm_work(n, is_kept=True), inputs=there(inputs),
     )  # fmt: skip
@@ -154,9 +145,11 @@ def test_gru_is_that_of_numpy_in_float64(instructions, seed, linear):
     _, inputs, attributes = drawn(seed, 3)
     attributes["linear_before_reset"] = linear
     y, state = shapes(inputs, attributes["layout"])
-    n = sizes(inputs, 3, attributes)
+    n = sizes("GRU", inputs, attributes)
     made = run(
-        lambda *to: recurrent.gru(n, *inputs, *to, instructions=instructions, **own(attributes)),
+        lambda *to: recurrent.gru(
+            n, *inputs, *to, instructions=instructions, linear_before_reset=linear
+        ),
         y, state, work=recurrent.gru_work(n), inputs=there(inputs),
     )  # fmt: skip
 
@@ -174,14 +167,15 @@ def test_gradients_of_gru_are_those_of_numpy_in_float64(instructions, seed, line
     x, w, r, b, *_ = inputs
     wanted = [x.shape, w.shape, r.shape, None if b is None else b.shape, state]
     operands = [*inputs, y.astype(np.float32), *given]
-    n = sizes(inputs, 3, attributes)
+    n = sizes("GRU", inputs, attributes)
 
     def bound(*made):
         rest = iter(made)
         outputs = [None if shape is None else next(rest) for shape in wanted]
         return recurrent.gru_grad(
-            n, *operands, *outputs, next(rest), instructions=instructions, **own(attributes)
-        )
+            n, *operands, *outputs, next(rest), instructions=instructions,
+            linear_before_reset=linear,
+        )  # fmt: skip
 
     made = run(bound, *there(wanted), work=recurrent.gru_grad_work(n), inputs=there(operands))
     expected = exact("ai.gradtool", "GRUGrad", operands, wanted, attributes)
@@ -197,7 +191,7 @@ def test_sequences_of_nothing_touch_nothing(instructions, shape):
         np.zeros((1, 4 * hidden, hidden), np.float32),
     )
     y, state = (times, 1, batch, hidden), (1, batch, hidden)
-    n = recurrence(x, r, 4, ("Sigmoid", "Tanh", "Tanh"))
+    n = recurrence("LSTM", x, r, {})
     run(
         lambda y, y_h, y_c, room: recurrent.lstm(
             n, x, w, r, *[None] * 5, y, y_h, y_c, None, room, instructions=instructions
@@ -214,12 +208,3 @@ def test_sequences_of_nothing_touch_nothing(instructions, shape):
     )  # fmt: skip
 
     assert not any(each.any() for each in made)
-
-
-@pytest.mark.parametrize("options", [{"activations": ["Relu", "Tanh"]}, {"clip": 3.0}])
-def test_what_only_numpy_does_is_refused(instructions, options):
-    x, w = np.zeros((1, 1, 1), np.float32), np.zeros((1, 3, 1), np.float32)
-    n = recurrence(x, w, 3, ("Sigmoid", "Tanh"), **options)
-    room = np.empty(recurrent.gru_work(n), np.int8)
-    with pytest.raises(ValueError, match="no activations but"):
-        recurrent.gru(n, x, w, w, None, None, None, x, None, room, instructions=instructions)

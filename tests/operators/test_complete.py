@@ -12,8 +12,7 @@ import cases
 import onnx_ir as ir
 import onnx_shape_inference
 import pytest
-from cases import Floats
-from checkers import build
+from checkers import build, free_inputs
 
 import gradtool
 from gradtool.emit.builder import Builder
@@ -86,16 +85,12 @@ def backward(case: cases.Case) -> ir.Model:
     """A case and its gradients, nothing pruned and nothing computed."""
     model, _ = build(case)
     op = Builder(model)
-    wrt = [
-        v for v, given in zip(model.graph.node("node").inputs, case.inputs, strict=False)
-        if isinstance(given, Floats) and not given.fixed
-    ]  # fmt: skip
     heads = {
         v: ir.Value(name=f"c_{v.name}", shape=v.shape, type=v.type)
         for v in model.graph.outputs
         if v.dtype is not None and v.dtype.is_floating_point()
     }
-    differentiate(op, heads, wrt)
+    differentiate(op, heads, free_inputs(model, case))
     return model
 
 

@@ -38,30 +38,29 @@ def run(op: str, inputs: list[Any], outputs: list[Any], **attributes: Any) -> li
     ],
 )
 def test_slopes_of_activations_at_their_kinks(name, parameters, points, slopes):
-    x = np.asarray(points, np.float64).reshape(1, -1, 1)
-    one, zero = np.ones((1, 1, 1)), np.zeros((1, 1, 1))
-    y = np.empty((1, 1, x.shape[1], 1))
-    options = {"activations": [name], "hidden_size": 1}
     kinds = ("activation_alpha", "activation_beta")
-    options |= {kind: [p] for kind, p in zip(kinds, parameters, strict=False)}
-    (y, _) = run("RNN", [x, one, zero], [y, None], **options)
-    dy = np.ones_like(y)
-    inputs = [x, one, zero, None, None, None, y, dy]
-    (dx, *_) = run("ai.gradtool::RNNGrad", inputs, [x, None, None, None, None], **options)
+    options = {kind: [p] for kind, p in zip(kinds, parameters, strict=False)}
+    _, dx = activated(points, activations=[name], **options)
 
-    assert dx.ravel().tolist() == slopes
+    assert dx == slopes
+
+
+def activated(points: list[float], **options: Any) -> tuple[list[float], list[float]]:
+    """`(y, dy/dx)` of an RNN of one time that shows the activation of its input."""
+    inputs = floats(1, len(points), 1), floats(1, 1, 1), floats(1, 1, 1)
+    model, feeds, names = differentiated(Case("RNN", inputs, options | {"hidden_size": 1}, 1, 22))
+    one = np.ones((1, 1, 1))
+    feeds |= {"x0": np.reshape(points, (1, -1, 1)), "x1": one, "x2": 0 * one}
+    found = evaluate(model, feeds | {"c_y0": np.ones_like(feeds["c_y0"])})
+    return found["y0"].ravel().tolist(), found[names[0]].ravel().tolist()
 
 
 def test_the_bound_of_a_clip_belongs_to_the_inside():
-    x = np.asarray([0.5, -0.5, 0.5 + 1e-9, 2.0]).reshape(1, -1, 1)
-    one, zero = np.ones((1, 1, 1)), np.zeros((1, 1, 1))
-    options = {"activations": ["Affine"], "hidden_size": 1, "clip": 0.5}
-    (y, _) = run("RNN", [x, one, zero], [np.empty((1, 1, 4, 1)), None], **options)
-    inputs = [x, one, zero, None, None, None, y, np.ones_like(y)]
-    (dx, *_) = run("ai.gradtool::RNNGrad", inputs, [x, None, None, None, None], **options)
+    points = [0.5, -0.5, 0.5 + 1e-9, 2.0]
+    y, dx = activated(points, activations=["Affine"], clip=0.5)
 
-    assert y.ravel().tolist() == [0.5, -0.5, 0.5, 0.5]
-    assert dx.ravel().tolist() == [1, 1, 0, 0]
+    assert y == [0.5, -0.5, 0.5, 0.5]
+    assert dx == [1, 1, 0, 0]
 
 
 def test_the_final_state_of_an_empty_sequence_is_zero():

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from gradtool.ops.recurrent import (
-    body_gru as _gru,
-)
-from gradtool.ops.recurrent import (
-    body_lstm as _lstm,
-)
-from gradtool.ops.recurrent import (
-    body_rnn as _rnn,
-)
+from gradtool.ops.recurrent import body_gru, body_lstm, body_rnn
 
-__all__ = ["_gru", "_lstm", "_rnn"]
+__all__ = ["body_gru", "body_lstm", "body_rnn"]

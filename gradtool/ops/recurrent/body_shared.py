@@ -12,9 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.composites import Outputs
-from gradtool.graph.typed import Dims, Maybe, Tensor
-from gradtool.operators.activations import Activation, slope, value
+from gradtool.graph.typed import Maybe, Tensor
+from gradtool.operators.recurrence import DIRECTIONS
 
 # The new states, and the values to stack, from the states before and the inputs of one time.
 Step = Callable[[Sequence[Tensor], Sequence[Any]], Sequence[Tensor]]
@@ -100,7 +99,7 @@ class Direction:
 def directions(op: Builder, direction: str, layout: int, x: Tensor) -> list[Direction]:
     """The directions of a node; `x` is seen with time first."""
     x = op.swap_axes(x, 0, 1) if layout else x
-    flags = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+    flags = DIRECTIONS[direction]
     return [Direction(op, flags, index, layout, x) for index in range(len(flags))]
 
 
@@ -119,23 +118,23 @@ def before_each(
     return op.Where(op.Concat(later, never, axis=0), before, op.unsqueeze(first, 0))
 
 
-def gate(op: Builder, act: Activation, clip: float | None, a: Tensor) -> tuple[Tensor, Tensor]:
-    """The value and the slope of a gate from its pre-activation."""
-    if clip is None:
-        y = value(op, act, a)
-        return y, slope(op, act, a, y)
-    held = op.Clip(a, op.constant(-clip, a.dtype), op.constant(clip, a.dtype))
-    y = value(op, act, held)
-    inside = op.LessOrEqual(op.Abs(a), op.constant(clip, a.dtype))
-    return y, slope(op, act, held, y) * op.cast(inside, a.dtype)
+def padded(values: Sequence[Any], count: int) -> list[Any]:
+    """So many values, absent ones None."""
+    return [*values, *(None,) * count][:count]
 
 
-def gate_value(op: Builder, act: Activation, clip: float | None, a: Tensor) -> Tensor:
-    """The value of a gate from its pre-activation."""
-    if clip is not None:
-        a = op.Clip(a, op.constant(-clip, a.dtype), op.constant(clip, a.dtype))
-    y: Tensor = value(op, act, a)
-    return y
+def slope(op: Builder, act: str, y: Tensor) -> Tensor:
+    """The slope of an activation, from its value."""
+    if act == "relu":
+        return op.cast(op.Greater(y, 0.0), y.dtype)
+    return 1 - y * y if act == "tanh" else y * (1 - y)
+
+
+def bias_of(op: Builder, b: Tensor) -> Tensor:
+    """`Wb + Rb`."""
+    half = op.Split(b, outputs=2, num_outputs=2, axis=0)
+    total: Tensor = half[0] + half[1]
+    return total
 
 
 def alive(op: Builder, x: Tensor, lens: Tensor | None) -> Tensor | None:
@@ -160,12 +159,15 @@ def final_gradient(
 ) -> Tensor:
     """The gradient of a final state; that of an empty sequence is zero."""
     found = side.state(given)
-    if found is None:
-        return zero
+    return zero if found is None else zero_if_empty(op, found, lens)
+
+
+def zero_if_empty(op: Builder, state: Tensor, lens: Tensor | None) -> Tensor:
+    """A state, [B, H], or 0 where the sequence is empty."""
     if lens is None:
-        return found
+        return state
     some = op.Greater(op.unsqueeze(lens, 1), op.constant(0, lens.dtype))
-    return op.Where(some, found, op.constant(0.0, found.dtype))
+    return op.Where(some, state, op.constant(0.0, state.dtype))
 
 
 def rows_product(op: Builder, da: Tensor, b: Tensor) -> Tensor:
@@ -190,23 +192,3 @@ def gather_directions(
             axis = layout if index in states else 0
             results.append(op.concat([op.unsqueeze(p, axis) for p in parts], axis))
     return results
-
-
-def state_shapes(
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None,
-    lens: Tensor | None,
-    h0: Tensor | None,
-    y: Tensor,
-    *dys: Tensor | None,
-    layout: int = 0,
-    direction: str = "forward",
-    **attributes: Any,
-) -> Outputs:
-    """Gradients of x, w, r, b and h0 where h is the whole state: a GRU, a plain RNN."""
-    both, hidden = (2 if direction == "bidirectional" else 1), r.shape[2]
-    state = [x.shape[0], both, hidden] if layout else [both, x.shape[1], hidden]
-    shapes: list[Dims] = [x.shape, w.shape, r.shape, [both, 2 * w.shape[1]], state]
-    return [(shape, x.dtype) for shape in shapes]

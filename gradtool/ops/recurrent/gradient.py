@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from gradtool.emit.builder import Builder
 from gradtool.graph.typed import Node, Tensor
 from gradtool.ops.gradients import Gradients, gradient
+from gradtool.ops.recurrent.body_shared import padded
 
 
 @gradient("LSTM")
@@ -15,10 +16,10 @@ def lstm(op: Builder, node: Node, *dys: Tensor) -> Gradients:
 
     Gates and cell states are computed again; of the forward pass Y is kept.
     """
-    x, w, r, b, lens, h0, c0, p = _padded(node.inputs, 8)
+    x, w, r, b, lens, h0, c0, p = padded(node.inputs, 8)
     (y,) = op.all_outputs(node, 1)
     dx, dw, dr, db, *states = op.LSTMGrad(
-        x, w, r, b, lens, h0, c0, p, y, *_padded(dys, 3), outputs=6 if p is None else 7,
+        x, w, r, b, lens, h0, c0, p, y, *padded(dys, 3), outputs=6 if p is None else 7,
         **node.attributes,
     )  # fmt: skip
     return dx, dw, dr, db, None, *states
@@ -40,9 +41,5 @@ def _simple(
     op: Builder, node: Node, dys: Sequence[Tensor], emit: Callable[..., Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, None, Tensor]:
     (y,) = op.all_outputs(node, 1)
-    dx, dw, dr, db, dh0 = emit(*_padded(node.inputs, 6), y, *_padded(dys, 2), **node.attributes)
+    dx, dw, dr, db, dh0 = emit(*padded(node.inputs, 6), y, *padded(dys, 2), **node.attributes)
     return dx, dw, dr, db, None, dh0
-
-
-def _padded(values: Sequence[Tensor | None], count: int) -> tuple[Tensor | None, ...]:
-    return (*values, *(None,) * count)[:count]

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from gradtool.ops.recurrent import (
-    kernel_gru as _gru,
-)
-from gradtool.ops.recurrent import (
-    kernel_lstm as _lstm,
-)
-from gradtool.ops.recurrent import (
-    kernel_rnn as _rnn,
-)
+from gradtool.ops.recurrent import kernel_gru, kernel_lstm, kernel_rnn
 
-__all__ = ["_gru", "_lstm", "_rnn"]
+__all__ = ["kernel_gru", "kernel_lstm", "kernel_rnn"]

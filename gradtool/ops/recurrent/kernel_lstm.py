@@ -1,283 +1,128 @@
-"""LSTM and its gradient.  Gates lie in the order i, o, f, c in the rows of W and R."""
+"""LSTM: gates lie in the order i, o, f, c in the rows of W and R."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gradtool.graph.specs import Spec
-from gradtool.operators.recurrence import Recurrence, recurrence
-from gradtool.ops.kernels import kernel
-from gradtool.ops.recurrent import kernel_products as products
-from gradtool.ops.recurrent import kernel_shared as common
-from gradtool.ops.recurrent.kernel_cell import Cell
+from gradtool.ops.recurrent.kernel_direction import sigmoid, slope
+from gradtool.ops.recurrent.kernel_driver import Cell, register
 from gradtool.ops.shared.types import Array, Arrays
-from gradtool.ops.shared.upcast import widened
-
-DEFAULT = ("Sigmoid", "Tanh", "Tanh")
 
 
-def _node(
-    x: Array | Spec, r: Array | Spec, attributes: Mapping[str, Any]
-) -> tuple[Recurrence, bool]:
-    options = dict(attributes)
-    coupled = bool(options.pop("input_forget", 0))
-    return recurrence(x, r, 4, DEFAULT, **options), coupled
+@register
+class Lstm(Cell):
+    """`c = f c₋₁ + i g`, `h = o tanh(c)`.
 
-
-def _forward_room(
-    x: Array | Spec, r: Array | Spec, b: Array | Spec | None, attributes: Mapping[str, Any]
-) -> tuple[Recurrence, bool, dict[str, Spec]]:
-    n, coupled = _node(x, r, attributes)
-    _, flags = common.spare(n, slopes=False)
-    shapes = dict.fromkeys(("h", "c", "new", "spare"), (n.hidden, n.batch))
-    gates = (n.rows, n.batch)
-    return n, coupled, common.room(n, x.dtype, {"gates": gates, **shapes}, b=b, flags=flags)
-
-
-def _forward_work(
-    x: Spec,
-    w: Spec,
-    r: Spec,
-    b: Spec | None = None,
-    *others: Spec | None,
-    out: Sequence[Spec | None],
-    **attributes: Any,
-) -> list[Spec]:
-    return list(_forward_room(x, r, b, attributes)[2].values())
-
-
-def lstm(
-    xp: Any,
-    x: Array,
-    w: Array,
-    r: Array,
-    b: Array | None = None,
-    lens: Array | None = None,
-    h0: Array | None = None,
-    c0: Array | None = None,
-    p: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
-) -> None:
-    """`(Y, Y_h, Y_c)`; the products with W are taken for several times at once."""
-    n, coupled, room = _forward_room(x, r, b, attributes)
-    buffers = dict(zip(room, work, strict=True))
-    y, y_h, y_c = (*out, None, None)[:3]
-    gates, h, c, new = (buffers[name] for name in ("gates", "h", "c", "new"))
-    for d in range(len(n.backwards)):
-        cell, track = Cell(xp, n, d, coupled, p, buffers), n.track(y, d)
-        xp.copyto(h, 0 if h0 is None else n.state(h0, d))
-        xp.copyto(c, 0 if c0 is None else n.state(c0, d))
-
-        def step(
-            t: int, a: Array, cell: Cell = cell, track: Array | None = track, weight: Array = r[d]
-        ) -> None:
-            xp.matmul(weight, h, out=gates)
-            xp.add(gates, a, out=gates)
-            cell.advance(gates, c, new)
-            over = common.ended(xp, lens, t)
-            xp.copyto(c, new, where=True if over is None else xp.logical_not(over))
-            cell.shown(new, new)
-            xp.multiply(new, n.gate(gates, 1), out=new)
-            common.advance(xp, over, h, new, None if track is None else track[t])
-
-        bias = common.bias_of(xp, n, b, d, buffers.get("bias"))
-        common.unroll(xp, n, d, x, w[d], bias, buffers, step)
-        common.last_state(xp, n, d, h, lens, y_h)
-        common.last_state(xp, n, d, c, lens, y_c)
-
-
-def _backward_room(
-    x: Array | Spec, r: Array | Spec, b: Array | Spec | None, attributes: Mapping[str, Any]
-) -> tuple[Recurrence, bool, dict[str, Spec]]:
-    n, coupled = _node(x, r, attributes)
-    state = (n.hidden, n.batch)
-    _, flags = common.spare(n, slopes=not n.plain)
-    shapes = products.backward_shapes(n, n.rows)
-    shapes["cells"] = (n.times + 1, *state)
-    shapes |= dict.fromkeys(("dh", "dc", "new", "s", "q", "bend", "past", "spare"), state)
-    if not n.plain:
-        shapes["slopes"] = shapes["slab"]
-    return n, coupled, common.room(n, x.dtype, shapes, b=b, flags=flags)
-
-
-def _backward_work(
-    x: Spec,
-    w: Spec,
-    r: Spec,
-    b: Spec | None,
-    *others: Spec | None,
-    out: Sequence[Spec | None],
-    **attributes: Any,
-) -> list[Spec]:
-    return list(_backward_room(x, r, b, attributes)[2].values())
-
-
-def lstm_grad(
-    xp: Any,
-    x: Array,
-    w: Array,
-    r: Array,
-    b: Array | None,
-    lens: Array | None,
-    h0: Array | None,
-    c0: Array | None,
-    p: Array | None,
-    y: Array,
-    dy: Array | None = None,
-    dy_h: Array | None = None,
-    dy_c: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
-) -> None:
-    """Gradients by X, W, R, B, the initial states and P, from Y and its gradients.
-
-    The gates of all times are computed again (Y holds every hidden state), then the cell states;
-    the walk backwards replaces the gates by the gradients of their pre-activations.
+    In the gradient `cells` [T + 1, H, B] has the cell states in the order of processing, the
+    initial one first.
     """
-    n, coupled, room = _backward_room(x, r, b, attributes)
-    buffers = dict(zip(room, work, strict=True))
-    dx, dw, dr, db, dh0, dc0, dp = (*out, None)[:7]
-    slab, cells = buffers["slab"], buffers["cells"]
-    for d in range(len(n.backwards)):
-        cell = Cell(xp, n, d, coupled, p, buffers)
-        hidden = products.Hidden(xp, n, d, y, h0, lens)
-        bias = common.bias_of(xp, n, b, d, buffers.get("bias"))
-        products.recompute(xp, n, x, w[d], r[d], bias, hidden, slab, buffers)
-        xp.copyto(cells[0], 0 if c0 is None else n.state(c0, d))
-        _states(xp, n, d, cell, lens, buffers)
-        common.first_gradient(xp, n, d, dy_h, lens, buffers["dh"])
-        common.first_gradient(xp, n, d, dy_c, lens, buffers["dc"])
-        dps = None if dp is None or p is None else dp[d].reshape(3, n.hidden, 1)
-        _backward(xp, n, d, cell, lens, r[d], n.track(dy, d), dps, buffers)
 
-        def then(da: Array, before: Array, add: Callable[..., Any], d: int = d) -> None:
-            if dr is not None:
-                add(da, before, dr[d])
+    op, slab_gates, peepholes = "LSTM", 4, True
+    states, gradients = ("h", "c"), ("dh", "dc")
+    forward, backward = ("spare",), ("s", "q", "bend", "past", "spare")
 
-        products.weight_gradients(xp, n, d, x, w[d], slab, dx, dw, hidden, buffers, then)
-        if db is not None:
-            xp.sum(slab, axis=(0, 2), out=db[d, : n.rows])
-            xp.copyto(db[d, n.rows :], db[d, : n.rows])
-        for result, found in ((dh0, buffers["dh"]), (dc0, buffers["dc"])):
-            if result is not None:
-                xp.copyto(n.state(result, d), found)
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        p = self.given.p
+        self.p = None if p is None else p[self.d].reshape(3, self.n.hidden, 1)
 
+    def step(self, a: Array) -> None:
+        xp, gates, c, new = self.xp, self.buffers["gates"], self.buffers["c"], self.new
+        xp.matmul(self.r, self.h, out=gates)
+        xp.add(gates, a, out=gates)
+        self._advance(gates, c, new)
+        xp.copyto(c, new, where=True if self.over is None else xp.logical_not(self.over))
+        xp.tanh(new, out=new)
+        xp.multiply(new, self.n.gate(gates, 1), out=new)
 
-def _states(
-    xp: Any, n: Recurrence, d: int, cell: Cell, lens: Array | None, buffers: Mapping[str, Array]
-) -> None:
-    """Activate the gates of every time and compute the cell state after each."""
-    slab, cells, slopes = buffers["slab"], buffers["cells"], buffers.get("slopes")
-    for k, t in enumerate(n.order(d)):
-        cell.advance(slab[t], cells[k], cells[k + 1], None if slopes is None else slopes[t])
-        over = common.ended(xp, lens, t)
-        if over is not None:
-            xp.copyto(cells[k + 1], cells[k], where=over)
+    def _advance(self, a: Array, c: Array, new: Array) -> None:
+        """From pre-activations `a` and cell state `c`: the gates, in place, and the `new` state."""
+        xp, n, p, spare = self.xp, self.n, self.p, self.buffers["spare"]
+        i, o, f, g = (n.gate(a, k) for k in range(4))
+        if p is None:  # the sigmoid is a tanh, so all gates take one
+            some = a[: 3 * n.hidden]
+            xp.multiply(some, 0.5, out=some)
+            xp.tanh(a, out=a)
+            xp.multiply(some, 0.5, out=some)
+            xp.add(some, 0.5, out=some)
+        else:
+            for gate, weight in ((i, p[0]), (f, p[2])):
+                xp.multiply(c, weight, out=spare)
+                xp.add(gate, spare, out=gate)
+                sigmoid(xp, gate)
+            xp.tanh(g, out=g)
+        xp.multiply(f, c, out=new)
+        xp.multiply(i, g, out=spare)
+        xp.add(new, spare, out=new)
+        if p is not None:
+            xp.multiply(new, p[1], out=spare)
+            xp.add(o, spare, out=o)
+            sigmoid(xp, o)
 
+    def again(self) -> None:
+        """The gates of all times from Y, then the cell states, one after the other."""
+        xp, slab, cells = self.xp, self.buffers["slab"], self.buffers["cells"]
+        for times in self.n.chunks():
+            a = self.projected(times).swapaxes(0, 1)
+            xp.add(a, self.linked(self.before(times), self.n.rows), out=slab[times])
+        first = self.given.firsts[1]
+        xp.copyto(cells[0], 0 if first is None else self.n.state(first, self.d))
+        for k, t in enumerate(self.n.order(self.d)):
+            self._advance(slab[t], cells[k], cells[k + 1])
+            self.take_time(t)
+            if self.over is not None:
+                xp.copyto(cells[k + 1], cells[k], where=self.over)
 
-def _backward(
-    xp: Any,
-    n: Recurrence,
-    d: int,
-    cell: Cell,
-    lens: Array | None,
-    r: Array,
-    dy: Array,
-    dp: Array | None,
-    buffers: Mapping[str, Array],
-) -> None:
-    """Walk back in time; the gates become the gradients of their pre-activations.
-
-    With `do = dh · h(c) · o'`,  `dc += dh · o · h'(c)`:
+    def back(self, t: int, dp: Array | None) -> None:
+        """With `do = dh · tanh(c) · o'`,  `dc += dh · o · tanh'(c)`.
 
         di = dc · g · i'    df = dc · c₋₁ · f'    dg = dc · i · g'    dc₋₁ = dc · f    dh₋₁ = Rᵀ da
-    """
-    slab, cells, slopes = buffers["slab"], buffers["cells"], buffers.get("slopes")
-    dh, dc, new, s = (buffers[name] for name in ("dh", "dc", "new", "s"))
-    q, bend, past = (buffers[name] for name in ("q", "bend", "past"))
-    if dp is not None:
-        dp[...] = 0
-    for k, t in reversed(list(enumerate(n.order(d)))):
+        """
+        xp, n, p, new = self.xp, self.n, self.p, self.new
+        slab, cells, dc, s, q, bend, past = (
+            self.buffers[name] for name in ("slab", "cells", "dc", "s", "q", "bend", "past")
+        )
         i, o, f, g = (n.gate(slab[t], gate) for gate in range(4))
-        bends = None if slopes is None else slopes[t]
-        over = common.ended(xp, lens, t)
-        common.arrive(xp, dh, None if dy is None else dy[t], over, new)
+        k = n.order(self.d).index(t)
+        before, after = cells[k], cells[k + 1]
 
-        cell.shown(cells[k + 1], s, bend)
+        xp.tanh(after, out=s)
+        slope(xp, "tanh", s, bend)
         xp.multiply(s, new, out=s)
         xp.multiply(bend, o, out=bend)
         xp.multiply(bend, new, out=bend)
         xp.add(dc, bend, out=dc)
-        xp.multiply(s, cell.slope(1, o, bends, q), out=o)
-        if cell.p is not None:
-            xp.multiply(o, cell.p[1], out=s)
+        xp.multiply(s, slope(xp, "sigmoid", o, q), out=o)
+        if p is not None:
+            xp.multiply(o, p[1], out=s)
             xp.add(dc, s, out=dc)
 
         xp.multiply(dc, f, out=past)
         xp.multiply(dc, i, out=s)
-        _forget(xp, cell, (f, g), cells[k], dc, new, bends, bend)
-        xp.multiply(s, cell.slope(3, g, bends, q), out=g)
-        xp.multiply(new, cell.slope(0, i, bends, q), out=i)
+        slope(xp, "sigmoid", f, bend)
+        xp.multiply(dc, before, out=new)
+        xp.multiply(new, bend, out=f)
+        xp.multiply(dc, g, out=new)
+        xp.multiply(s, slope(xp, "tanh", g, q), out=g)
+        xp.multiply(new, slope(xp, "sigmoid", i, q), out=i)
 
-        if over is not None:
-            xp.copyto(slab[t], 0, where=over)
-            xp.copyto(past, dc, where=over)
-        if cell.p is not None:
-            _peepholes(xp, cell.p, (i, o, f), (cells[k], cells[k + 1], cells[k]), dp, past, s)
+        if self.over is not None:
+            xp.copyto(slab[t], 0, where=self.over)
+            xp.copyto(past, dc, where=self.over)
+        if p is not None:
+            weights = None if dp is None else dp.reshape(p.shape)
+            self._peepholes((i, o, f), (before, after, before), p, weights)
         xp.copyto(dc, past)
-        if over is None:
-            xp.matmul(r.T, slab[t], out=dh)
-        else:
-            xp.matmul(r.T, slab[t], out=new)
-            xp.add(dh, new, out=dh)
+        self.pass_on(t)
 
-
-def _forget(
-    xp: Any, cell: Cell, gates: tuple[Array, Array], before: Array, dc: Array, new: Array,
-    bends: Array | None, bend: Array,
-) -> None:  # fmt: skip
-    """The gradient of the forget gate in its place, and `dc` times what the input gate lets in."""
-    f, g = gates
-    if cell.coupled:
-        xp.subtract(g, before, out=new)
-        xp.multiply(new, dc, out=new)
-        f[...] = 0
-        return
-    slope = cell.slope(2, f, bends, bend)
-    xp.multiply(dc, before, out=new)
-    xp.multiply(new, slope, out=f)
-    xp.multiply(dc, g, out=new)
-
-
-def _peepholes(
-    xp: Any,
-    p: Array,
-    gates: Arrays,
-    seen: Arrays,
-    dp: Array | None,
-    dc: Array,
-    s: Array,
-) -> None:
-    """Add what flows through the peepholes to `dc`, and the gradient of their weights to `dp`."""
-    for k, (da, c) in enumerate(zip(gates, seen, strict=True)):
-        if k != 1:
-            xp.multiply(da, p[k], out=s)
-            xp.add(dc, s, out=dc)
-        if dp is not None:
-            xp.multiply(da, c, out=s)
-            met = dp[k]
-            xp.add(met, s.sum(axis=1, keepdims=True), out=met)
-
-
-for _name, _function, _work in (
-    ("LSTM", lstm, _forward_work),
-    ("ai.gradtool::LSTMGrad", lstm_grad, _backward_work),
-):
-    _run, _space = widened(_function, _work)
-    kernel(_name, work=_space)(_run)
+    def _peepholes(self, gates: Arrays, seen: Arrays, p: Array, dp: Array | None) -> None:
+        """Add what flows through them to the gradients of the cell state and of their weights."""
+        xp, past, s = self.xp, self.buffers["past"], self.buffers["s"]
+        for k, (da, c) in enumerate(zip(gates, seen, strict=True)):
+            if k != 1:
+                xp.multiply(da, p[k], out=s)
+                xp.add(past, s, out=past)
+            if dp is not None:
+                xp.multiply(da, c, out=s)
+                met = dp[k]
+                xp.add(met, s.sum(axis=1, keepdims=True), out=met)

@@ -1,4 +1,4 @@
-"""LSTM and GRU with their own activations, and their gradients."""
+"""Native kernels of LSTM and GRU, and of their gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.native import recurrent as library
-from gradtool.operators.recurrence import Recurrence, recurrence
+from gradtool.operators.recurrence import recurrence
 from gradtool.ops.native import Bound, are_floats, native, room
 from gradtool.ops.shared.types import Array, Arrays
 
@@ -18,30 +18,23 @@ Outputs = Sequence[Spec | None]
 LENGTHS = 4  # the operand of sequence lengths
 OPERANDS = 8  # of LSTM, which its gradient has, too
 KEPT_OUT, KEPT_IN = 3, 12  # what LSTM keeps: its output, and the input of its gradient
-SPECIAL = ("input_forget", "linear_before_reset")  # attributes of one cell
+LINEAR = "linear_before_reset"  # the attribute of one cell
 
 
-def _sizes(op: str, x: Spec | Array, r: Spec | Array, given: Mapping[str, Any]) -> Recurrence:
-    """Sizes and options of a node; Raises ValueError for what no kernel takes."""
-    if op == "LSTM":
-        return recurrence(x, r, 4, ("Sigmoid", "Tanh", "Tanh"), **given)
-    return recurrence(x, r, 3, ("Sigmoid", "Tanh"), **given)
-
-
-def _fits(op: str, *specs: Spec | None, out: Outputs, **given: Any) -> bool:
+def _fits(*specs: Spec | None, out: Outputs, **_given: Any) -> bool:
     x, _, r = specs[:3]
     lengths = specs[LENGTHS] if len(specs) > LENGTHS else None
     floats = are_floats(*(s for s in specs if s is not lengths), *out)
     if x is None or r is None or not floats or 0 in x.shape:
         return False
-    return library.knows(_sizes(op, x, r, given)) and (lengths is None or lengths.dtype == np.int32)
+    return lengths is None or lengths.dtype == np.int32
 
 
 def _work(
     op: str, size: Callable[..., int], x: Spec, _w: Spec, r: Spec, *_rest: Any,
     out: Outputs, **given: Any,
 ) -> list[Spec]:  # fmt: skip
-    return room(size(_sizes(op, x, r, given)))
+    return room(size(recurrence(op, x, r, given)))
 
 
 def _lstm_work(*inputs: Any, out: Outputs, **given: Any) -> list[Spec]:
@@ -62,7 +55,7 @@ def _is_there(operands: Sequence[object], number: int) -> bool:
 
 def kept(x: Spec, r: Spec, given: Mapping[str, Any]) -> Spec:
     """What forward of LSTM keeps for its gradient: gates and cell states of all times."""
-    return Spec((library.lstm_kept(_sizes("LSTM", x, r, given)),), np.dtype(np.float32))
+    return Spec((library.lstm_kept(recurrence("LSTM", x, r, given)),), np.dtype(np.float32))
 
 
 def _bind(
@@ -74,8 +67,8 @@ def _bind(
     wanted = (*out, *[None] * results)[:results]
     x, _, r = inputs[:3]
     assert x is not None and r is not None  # noqa: S101, PT018 - they are required
-    special = {name: given[name] for name in SPECIAL if name in given}
-    return call(_sizes(op, x, r, given), *taken, *wanted, work[0], **special)
+    special = {LINEAR: given[LINEAR]} if LINEAR in given else {}
+    return call(recurrence(op, x, r, given), *taken, *wanted, work[0], **special)
 
 
 for _op, _room, _call, _operands, _results in (
@@ -85,6 +78,4 @@ for _op, _room, _call, _operands, _results in (
     ("ai.gradtool::GRUGrad", partial(_work, "GRU", library.gru_grad_work), library.gru_grad, 9, 5),
 ):
     _cell = "LSTM" if "LSTM" in _op else "GRU"
-    native(_op, fits=partial(_fits, _cell), work=_room)(
-        partial(_bind, _cell, _call, _operands, _results)
-    )
+    native(_op, fits=_fits, work=_room)(partial(_bind, _cell, _call, _operands, _results))
