@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.ops.kernels import kernel
+from gradtool.ops.kernels import F, kernel
 from gradtool.ops.shared.sums import (
     accumulator,
     kept,
@@ -23,72 +23,54 @@ from gradtool.ops.shared.sums import (
 )
 from gradtool.ops.shared.types import Array, Arrays, DType, Index, Specs
 
-
-def _axes(x: Array | Spec, axes: Array | None, noop: int) -> tuple[int, ...]:
-    return reduced_axes(len(x.shape), axes, noop)
+Work = Callable[[Spec, tuple[int, ...], Spec], list[Spec]]  # of x, the axes, and the result
 
 
-def _sum_work(
-    x: Spec,
-    axes: Array | None = None,
-    *,
-    out: Specs,
-    keepdims: int = 1,
-    noop_with_empty_axes: int = 0,
-) -> list[Spec]:
-    return sum_work(x, _axes(x, axes, noop_with_empty_axes), out[0])
+def reduction(name: str, work: Work | None = None) -> Callable[[F], F]:
+    """Register the kernel `function(xp, x, axes, out, work)` of a reduction over some axes."""
+
+    def register(function: F) -> F:
+        def run(
+            xp: Any, x: Array, axes: Array | None = None, *, out: Arrays, work: Arrays,
+            noop_with_empty_axes: int = 0, **_: Any,
+        ) -> None:  # fmt: skip
+            """The reduction over the axes that an operand names."""
+            function(xp, x, reduced_axes(x.ndim, axes, noop_with_empty_axes), out[0], work)
+
+        def room(
+            x: Spec, axes: Array | None = None, *, out: Specs, noop_with_empty_axes: int = 0,
+            **_: Any,
+        ) -> list[Spec]:  # fmt: skip
+            assert work is not None  # noqa: S101 - else it is not registered
+            return work(x, reduced_axes(len(x.shape), axes, noop_with_empty_axes), out[0])
+
+        kernel(name, strided=True, host=(1,), work=None if work is None else room)(run)
+        return function
+
+    return register
 
 
-@kernel("ReduceSum", strided=True, host=(1,), work=_sum_work)
-def reduce_sum(
-    xp: Any,
-    x: Array,
-    axes: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    keepdims: int = 1,
-    noop_with_empty_axes: int = 0,
-) -> None:
+@reduction("ReduceSum", sum_work)
+def reduce_sum(xp: Any, x: Array, axes: tuple[int, ...], out: Array, work: Arrays) -> None:
     """`y = Σ x` over the axes."""
-    sum_into(xp, x, _axes(x, axes, noop_with_empty_axes), out[0], work)
+    sum_into(xp, x, axes, out, work)
 
 
-@kernel("ReduceMean", strided=True, host=(1,), work=_sum_work)
-def reduce_mean(
-    xp: Any,
-    x: Array,
-    axes: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    keepdims: int = 1,
-    noop_with_empty_axes: int = 0,
-) -> None:
+@reduction("ReduceMean", sum_work)
+def reduce_mean(xp: Any, x: Array, axes: tuple[int, ...], out: Array, work: Arrays) -> None:
     """`y = Σ x / n`."""
-    axes = _axes(x, axes, noop_with_empty_axes)
     count = math.prod(x.shape[a] for a in axes)
-    sum_into(xp, x, axes, out[0], work, lambda total: xp.divide(total, count, out=total))
+    sum_into(xp, x, axes, out, work, lambda total: xp.divide(total, count, out=total))
 
 
 def _extreme(name: str, function: str, empty: int) -> None:
-    @kernel(name, strided=True, host=(1,))
-    def run(
-        xp: Any,
-        x: Array,
-        axes: Array | None = None,
-        *,
-        out: Arrays,
-        work: Arrays,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-    ) -> None:
+    @reduction(name)
+    def run(xp: Any, x: Array, axes: tuple[int, ...], out: Array, _: Arrays) -> None:
         """The extreme along some axes; of nothing it is `empty`."""
-        axes = _axes(x, axes, noop_with_empty_axes)
         if 0 in x.shape:
-            out[0].fill(_limit(xp, x.dtype, empty))
+            out.fill(_limit(xp, x.dtype, empty))
         else:
-            reduce_into(xp, partial(_into, getattr(xp, function)), x, axes, out[0])
+            reduce_into(xp, partial(_into, getattr(xp, function)), x, axes, out)
 
 
 def _into(reduction: Any, x: Array, *, axis: Sequence[int], out: Array, keepdims: bool) -> None:
@@ -114,63 +96,38 @@ _extreme("ReduceMax", "amax", -1)
 _extreme("ReduceMin", "amin", 1)
 
 
-@kernel("ReduceProd", strided=True, host=(1,))
-def reduce_prod(
-    xp: Any,
-    x: Array,
-    axes: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    keepdims: int = 1,
-    noop_with_empty_axes: int = 0,
-) -> None:
+@reduction("ReduceProd")
+def reduce_prod(xp: Any, x: Array, axes: tuple[int, ...], out: Array, _: Arrays) -> None:
     """`y = Π x` over the axes."""
-    axes = _axes(x, axes, noop_with_empty_axes)
-    dtype = out[0].dtype if xp is np else accumulator(out[0].dtype)
-    reduce_into(xp, partial(_into, partial(xp.prod, dtype=dtype)), x, axes, out[0])
+    dtype = out.dtype if xp is np else accumulator(out.dtype)
+    reduce_into(xp, partial(_into, partial(xp.prod, dtype=dtype)), x, axes, out)
+
+
+def _wide(x: Spec, *, exact: bool = False) -> DType:
+    """The type in which x is summed: that of integers if `exact`, else float64 for them."""
+    if np.dtype(x.dtype).kind in "iu" and not exact:
+        return np.dtype(np.float64)
+    return accumulator(x.dtype)
 
 
 def _norm(name: str, terms: Callable[..., Any], then: str | None, *, exact: bool) -> None:
-    """`y = then(Σ terms(x))`; integers are summed as such if `exact`, else in float64."""
+    """`y = then(Σ terms(x))`; integers are summed as such if `exact`."""
 
-    def wide(x: Spec) -> DType:
-        if np.dtype(x.dtype).kind in "iu" and not exact:
-            return np.dtype(np.float64)
-        return accumulator(x.dtype)
+    def work(x: Spec, axes: tuple[int, ...], out: Spec) -> list[Spec]:
+        return mapped_work(x, axes, out, _wide(x, exact=exact))
 
-    def work(
-        x: Spec,
-        axes: Array | None = None,
-        *,
-        out: Specs,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-    ) -> list[Spec]:
-        return mapped_work(x, _axes(x, axes, noop_with_empty_axes), out[0], wide(x))
-
-    @kernel(name, strided=True, host=(1,), work=work)
-    def run(
-        xp: Any,
-        x: Array,
-        axes: Array | None = None,
-        *,
-        out: Arrays,
-        work: Arrays,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-    ) -> None:
+    @reduction(name, work)
+    def run(xp: Any, x: Array, axes: tuple[int, ...], out: Array, work: Arrays) -> None:
         """The sum of `terms` along some axes, and `then` of that."""
-        axes = _axes(x, axes, noop_with_empty_axes)
 
         def block(index: Index, t: Array) -> None:
             terms(xp, x[index], t)
 
-        total = mapped_sum(xp, x, axes, block, out[0], work)
+        total = mapped_sum(xp, x, axes, block, out, work)
         if then is not None:
             getattr(xp, then)(total, out=total)
         if len(work) > 2:
-            xp.copyto(out[0].reshape(total.shape), total, casting="unsafe")
+            xp.copyto(out.reshape(total.shape), total, casting="unsafe")
 
 
 def _square(xp: Any, x: Array, t: Array) -> None:
@@ -184,39 +141,20 @@ _norm("ReduceSumSquare", _square, None, exact=True)
 _norm("ReduceLogSum", lambda xp, x, t: xp.copyto(t, x), "log", exact=False)
 
 
-def _log_sum_exp_work(
-    x: Spec,
-    axes: Array | None = None,
-    *,
-    out: Specs,
-    keepdims: int = 1,
-    noop_with_empty_axes: int = 0,
-) -> list[Spec]:
-    wide = np.dtype(np.float64) if np.dtype(x.dtype).kind in "iu" else accumulator(x.dtype)
-    axes = _axes(x, axes, noop_with_empty_axes)
-    return [Spec(out[0].shape, wide), *mapped_work(x, axes, out[0], wide)]
+def _log_sum_exp_work(x: Spec, axes: tuple[int, ...], out: Spec) -> list[Spec]:
+    return [Spec(out.shape, _wide(x)), *mapped_work(x, axes, out, _wide(x))]
 
 
-@kernel("ReduceLogSumExp", strided=True, host=(1,), work=_log_sum_exp_work)
-def reduce_log_sum_exp(
-    xp: Any,
-    x: Array,
-    axes: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    keepdims: int = 1,
-    noop_with_empty_axes: int = 0,
-) -> None:
+@reduction("ReduceLogSumExp", _log_sum_exp_work)
+def reduce_log_sum_exp(xp: Any, x: Array, axes: tuple[int, ...], out: Array, work: Arrays) -> None:
     """`y = m + log Σ exp(x - m)` with m the largest of x, or 0 where that is infinite."""
-    axes = _axes(x, axes, noop_with_empty_axes)
     shape = kept(x.shape, axes)
     largest = work[0].reshape(shape)
     if 0 in x.shape:
         largest.fill(0)
     elif axes:
-        xp.amax(x, axis=axes, out=out[0].reshape(shape), keepdims=True)
-        xp.copyto(largest, out[0].reshape(shape))
+        xp.amax(x, axis=axes, out=out.reshape(shape), keepdims=True)
+        xp.copyto(largest, out.reshape(shape))
     else:
         xp.copyto(largest, x)
     xp.copyto(largest, 0, where=xp.isinf(largest))
@@ -226,10 +164,10 @@ def reduce_log_sum_exp(
         xp.subtract(x[index], largest[place], out=t)
         xp.exp(t, out=t)
 
-    total = mapped_sum(xp, x, axes, block, out[0], work[1:])
+    total = mapped_sum(xp, x, axes, block, out, work[1:])
     xp.add(xp.log(total, out=total), largest, out=total)
     if len(work) > 3:
-        xp.copyto(out[0].reshape(shape), total, casting="unsafe")
+        xp.copyto(out.reshape(shape), total, casting="unsafe")
 
 
 def _cumsum_work(
