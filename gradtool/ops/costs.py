@@ -1,7 +1,7 @@
 """What one step of a program costs: its floating-point operations, and the bytes it moves.
 
 Counts are exact integers that follow from shapes and attributes alone, the same on every machine;
-what cannot be known from these is None, never guessed (`UNKNOWN` says why).  The conventions:
+others are None, never guessed, for the reason of `Traits.uncounted`.  The conventions:
 
 * An addition, subtraction, multiplication, division, comparison, minimum, maximum, rounding or
   change of sign counts 1, so a multiply-add counts 2; so do a power, a root, an elementary function
@@ -32,42 +32,14 @@ from typing import Any, TypeVar
 from gradtool.graph.families import split_name
 from gradtool.graph.registry import Registry
 from gradtool.graph.specs import Spec
+from gradtool.ops import traits
 from gradtool.ops.control.cost_turns import over_bodies
 from gradtool.ops.control.programs import Body
 from gradtool.ops.shared.element_counts import made
 
-__all__ = ["UNKNOWN", "Cost", "cost", "costs", "each", "find", "flops", "free", "moved", "total"]
+__all__ = ["Cost", "cost", "costs", "each", "find", "flops", "free", "moved", "total"]
 
 Formula = TypeVar("Formula", bound=Callable[..., int | None])
-
-
-_REGIONS = "the regions say how many elements a bin has"
-
-UNKNOWN = MappingProxyType({
-    "ImageDecoder": "what decoding takes depends on the encoded image",
-    "MaxRoiPool": _REGIONS,
-    "MelWeightMatrix": "its numbers say how many entries differ from zero",
-    "NonMaxSuppression": "how many boxes are compared depends on the scores",
-    "SequenceMap": "the length of a sequence is not known",
-    "TfIdfVectorizer": "how many n-grams are found depends on the data",
-    "Unique": "how many elements remain depends on the data",
-    "ai.gradtool::DetGrad": "singular values are found by iteration",
-    "ai.gradtool::MaxRoiPoolGrad": _REGIONS,
-    "ai.onnx.ml::TreeEnsemble": "rows take paths of different lengths",
-})  # fmt: skip
-
-
-# Operators that read no more of input 0 than they write.
-PARTIAL = frozenset({
-    "CenterCropPad", "Gather", "GatherElements", "GatherND", "Slice",
-    "ai.onnx.ml::ArrayFeatureExtractor",
-})  # fmt: skip
-
-# The input of which an operator sees only the shape or the type.
-UNREAD = MappingProxyType({
-    "CastLike": 1, "EyeLike": 0, "RandomNormalLike": 0, "RandomUniformLike": 0, "Shape": 0,
-    "Size": 0,
-})  # fmt: skip
 
 
 def moved(
@@ -91,9 +63,10 @@ def moved(
 
 
 def _read(op: str, slot: int, spec: Spec, written: int) -> int:
-    if UNREAD.get(op) == slot:
+    known = traits.of(op)
+    if known.unread == slot:
         return 0
-    return min(spec.bytes, written) if slot == 0 and op in PARTIAL else spec.bytes
+    return min(spec.bytes, written) if slot == 0 and known.partial else spec.bytes
 
 
 def _of_steps(program: Body) -> int:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import split_name
+from gradtool.ops import traits
 from gradtool.ops.kernels import Kernel
+from gradtool.ops.traits import Runs
 
-KEPT = Path(__file__).with_name("kept.json")
 ONNXRUNTIME = "1.31"
-Runs = Literal["kernel", "body", "no"]
-# Operators that this onnxruntime runs on the CPU by a body of others, and those it does not run.
-BY_BODY = (
-    "Bernoulli", "CastLike", "CausalConvWithState", "CenterCropPad", "GroupNormalization",
-    "HardSwish", "LinearAttention", "Mish", "NegativeLogLikelihoodLoss", "SequenceMap",
-    "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish",
-)  # fmt: skip
-NOT_RUN = ("ImageDecoder",)
 ITS_DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
 
 _GROUPS = {
@@ -36,10 +27,10 @@ _GROUPS = {
 
 def onnxruntime(name: str) -> Runs:
     """Whether stock onnxruntime runs an operator on the CPU, by a kernel or by its body."""
-    domain, op = split_name(name)
-    if domain == DOMAIN or (not domain and op in BY_BODY):
+    domain, _ = split_name(name)
+    if domain == DOMAIN:
         return "body"
-    return "kernel" if domain in ITS_DOMAINS and name not in NOT_RUN else "no"
+    return traits.of(name).onnxruntime if domain in ITS_DOMAINS else "no"
 
 
 def cuda(found: Sequence[Kernel]) -> Literal["cupy", "host", "no"]:
@@ -92,15 +83,3 @@ def _grouped(names: list[str]) -> str:
         else:
             words += [{"float": "float32", "double": "float64"}.get(m, m) for m in there]
     return ", ".join([*words, *rest])
-
-
-@cache
-def _kept() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(KEPT.read_text(encoding="utf-8"))
-    return found
-
-
-def kept(name: str) -> tuple[str, ...] | None:
-    """The inputs and outputs that the gradient reads; None where that is not known."""
-    names = _kept().get(name)
-    return None if names is None else tuple(names)

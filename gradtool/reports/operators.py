@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 from gradtool.graph import composites, walk
 from gradtool.graph.families import full_name, split_name
 from gradtool.graph.predicates import may_be_float
-from gradtool.operators import conventions
-from gradtool.ops import gradients, kernels
+from gradtool.ops import conventions, gradients, kernels, traits
+from gradtool.ops.traits import Runs
 from gradtool.reports import facts
 from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
@@ -41,7 +41,7 @@ class Entry:
     kernel_since: tuple[Count, ...]
     in_place_inputs: tuple[Count, ...]
     opsets: Annotated[tuple[Count, ...], "Versions of the standard that define it anew."]
-    onnxruntime: Annotated[facts.Runs, "Whether the stock one runs it on the CPU."]
+    onnxruntime: Annotated[Runs, "Whether the stock one runs it on the CPU."]
     cuda: Literal["cupy", "host", "no"]
     types: str
     kept: Annotated[
@@ -176,7 +176,7 @@ def _entry(name: str, *, composite: bool) -> Entry:
         onnxruntime=facts.onnxruntime(name),
         cuda=facts.cuda(found),
         types=facts.types(name),
-        kept=facts.kept(name),
+        kept=traits.of(name).residuals,
         conventions=tuple(f"{c.point}: {c.gradient}" for c in conventions.points(name)),
     )
 
@@ -282,7 +282,8 @@ def conventions_table() -> Table:
     return Table(
         columns=tuple(Column(c) for c in ("operators", "point", "gradient", "note")),
         rows=tuple(
-            (", ".join(c.operators), c.point, c.gradient, c.note) for c in conventions.CONVENTIONS
+            (", ".join(c.operators), c.point, c.gradient, c.note)
+            for c in conventions.CONVENTIONS.entries()
         ),
     )
 

@@ -12,11 +12,12 @@ from checkers import build, differentiated
 from conftest import sampled
 
 from gradtool.graph.composites import DOMAIN, composites
-from gradtool.graph.families import FAMILIES
+from gradtool.graph.families import FAMILIES, full_name
 from gradtool.graph.specs import Spec
 from gradtool.ops import costs
 from gradtool.ops.composites.calls import expand
 from gradtool.ops.kernels import kernels
+from gradtool.ops.traits import TRAITS
 from gradtool.program import Program
 from gradtool.program.flatten import flatten
 
@@ -24,6 +25,7 @@ for family in FAMILIES:
     if find_spec(f"operators.{family}"):
         import_module(f"operators.{family}")
 KERNELS = {k.name: k for k in kernels()}
+UNCOUNTED = {full_name(t.domain, t.op) for t in TRAITS.entries() if t.uncounted}
 OPEN = ("Range", "Unique")  # no program of these cases has only known sizes
 
 
@@ -66,19 +68,19 @@ def test_a_kernel_has_a_cost_or_a_reason_to_have_none(name):
     kernel = KERNELS[name]
     found = costs.find(kernel.domain, kernel.op, max(kernel.since, 17))
 
-    assert (found is None) == (name in costs.UNKNOWN)
+    assert (found is None) == (name in UNCOUNTED)
 
 
 def test_costs_and_reasons_are_of_operators_that_have_a_kernel():
     counted = {(c.domain, c.op) for c in costs.costs()}
 
     assert counted <= {(k.domain, k.op) for k in KERNELS.values()}
-    assert set(costs.UNKNOWN) <= set(KERNELS)
+    assert set(KERNELS) >= UNCOUNTED
 
 
 @pytest.mark.parametrize("name", sorted(composites()))
 def test_a_composite_has_a_cost_or_a_reason_to_have_none(name):
-    assert (costs.find(DOMAIN, name, 1) is None) == (f"{DOMAIN}::{name}" in costs.UNKNOWN)
+    assert (costs.find(DOMAIN, name, 1) is None) == (f"{DOMAIN}::{name}" in UNCOUNTED)
 
 
 def test_an_operator_that_nobody_registered_is_unknown():
@@ -112,7 +114,7 @@ def test_steps_of_known_sizes_are_counted_and_others_are_not(op):
     for case in (c for c in CASES if c.op == op):
         program = program_of(case)
         for step in program.steps:
-            known = step.op not in costs.UNKNOWN and not _asks_regions(step.op, case)
+            known = step.op not in UNCOUNTED and not _asks_regions(step.op, case)
             expected = known and not program.is_dynamic(step)
             assert isinstance(step.flops, int) == expected, f"{case.id}: {step.op}"
             assert step.moved >= 0

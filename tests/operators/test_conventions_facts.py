@@ -10,13 +10,13 @@ from checkers import evaluate
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import attribute
-from gradtool.operators.conventions import CONVENTIONS, Example
 from gradtool.ops import gradients
+from gradtool.ops.conventions import CONVENTIONS, Example
 from gradtool.ops.driver import differentiate
 
 EXAMPLES = [
     pytest.param(e, id=f"{e.op}-{c.point}-{i}")
-    for c in CONVENTIONS for i, e in enumerate(c.examples)
+    for c in CONVENTIONS.entries() for i, e in enumerate(c.examples)
 ]  # fmt: skip
 
 
@@ -69,7 +69,9 @@ def test_gradients_have_the_values_of_the_table(example):
             np.testing.assert_array_equal(got, array(expected))
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS, ids=lambda c: f"{c.operators[0]}-{c.point}")
+@pytest.mark.parametrize(
+    "convention", CONVENTIONS.entries(), ids=lambda c: f"{c.operators[0]}-{c.point}"
+)
 def test_a_convention_is_of_operators_that_there_are(convention):
     names = {s.name for s in onnx.defs.get_all_schemas()}
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kept
 import onnx
 import pytest
+from residuals import residuals
 
-from gradtool.operators.conventions import CONVENTIONS
+from gradtool.graph.families import full_name
 from gradtool.ops import gradients
 from gradtool.ops import kernels as kernel
+from gradtool.ops.conventions import CONVENTIONS
+from gradtool.ops.traits import TRAITS
 from gradtool.reports import facts, operators
 from gradtool.text.table import markdown
 
@@ -29,9 +31,18 @@ def test_the_page_is_the_one_that_is_shipped():
 
 
 @pytest.mark.exhaustive
-def test_what_is_kept_is_what_the_rules_keep():
-    """Else: PYTHONPATH=tests python tests/kept.py, and the page again."""
-    assert facts.KEPT.read_text(encoding="utf-8") == kept.text()
+def test_declared_residuals_are_those_of_the_rules():
+    """Else: `traits.py` of the family, and the page again."""
+    declared = {
+        full_name(t.domain, t.op): t.residuals
+        for t in TRAITS.entries() if t.residuals is not None
+    }  # fmt: skip
+
+    assert declared == residuals()
+
+
+def test_an_operator_has_its_traits_once():
+    assert all(len(found) == 1 for found in TRAITS.by_operator().values())
 
 
 def entries():
@@ -125,7 +136,7 @@ def test_csv_and_markdown_have_more_columns_than_a_terminal():
 def test_every_convention_is_on_the_page():
     table = operators.conventions_table()
 
-    assert len(table.rows) == len(CONVENTIONS)
+    assert len(table.rows) == len(CONVENTIONS.entries())
     assert markdown(table) in operators.page()
 
 

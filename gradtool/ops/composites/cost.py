@@ -15,8 +15,9 @@ from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.constants import array
 from gradtool.graph.specs import Spec, spec_of
 from gradtool.io.opset import MINIMUM
+from gradtool.ops import traits
 from gradtool.ops.composites.dead_outputs import needed
-from gradtool.ops.costs import COSTS, UNKNOWN, Cost, flops
+from gradtool.ops.costs import COSTS, Cost, flops
 from gradtool.ops.shared.element_counts import Results
 
 Given = Spec | tuple[Spec, bytes] | None
@@ -76,5 +77,5 @@ def _formula(name: str) -> Callable[..., int | None]:
 
 
 for _name in composites():
-    if f"{DOMAIN}::{_name}" not in UNKNOWN:
+    if not traits.of(f"{DOMAIN}::{_name}").uncounted:
         COSTS.add(Cost(DOMAIN, _name, 1, _formula(_name)), unless_known=True)

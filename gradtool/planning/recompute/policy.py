@@ -10,82 +10,67 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gradtool.errors import UsageError
+from gradtool.ops import traits
 from gradtool.ops.formulas import elementwise_operators
+from gradtool.ops.traits import Recompute
 from gradtool.program import Program, Step
 from gradtool.text import toml
 from gradtool.text.words import some, suggest
 
 
-def _operators(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-PRODUCTS = _operators(
-    """Conv ConvTranspose DeformConv Gemm MatMul Einsum ConvInteger MatMulInteger QLinearConv
-    QLinearMatMul Attention LSTM GRU RNN
-    com.microsoft::FusedConv com.microsoft::FusedGemm com.microsoft::FusedMatMul
-    com.microsoft::GemmFastGelu com.microsoft::QGemm com.microsoft::MatMulIntegerToFloat
-    com.microsoft::DynamicQuantizeMatMul com.microsoft::MatMulNBits com.microsoft::QAttention
-    com.microsoft::Attention com.microsoft::MultiHeadAttention
-    com.microsoft::GroupQueryAttention com.microsoft::PackedMultiHeadAttention
-    ai.gradtool::ScaledAttention ai.gradtool::SummedMatMul ai.gradtool::AttentionGrad
-    ai.gradtool::FusedAttention ai.gradtool::FusedAttentionGrad
-    ai.gradtool::ConvGradInput ai.gradtool::ConvGradWeight
-    ai.gradtool::LSTMGrad ai.gradtool::GRUGrad ai.gradtool::RNNGrad"""
-)
-HEAVY = PRODUCTS | _operators(
-    """If Loop Scan Concat Gather Constant Shape Size
-    SoftmaxCrossEntropyLoss NegativeLogLikelihoodLoss ai.gradtool::BinaryCrossEntropy"""
-)
-ELEMENTWISE = frozenset(elementwise_operators()) | _operators(
-    "Reshape Squeeze Unsqueeze Flatten Expand Transpose"
-)
-
-
 @dataclass(frozen=True)
 class Policy:
-    """Which operators may run twice: those of `listed` if `twice`, else all but those.
+    """The operators that may run twice: of the classes `of` if `twice`, else of all others.
 
-    `reason` is one line, `source` says where it is from.
+    Operators of `keep` run once, those of `drop` may run twice, whatever their class (see
+    `gradtool.ops.traits`).  `reason` is one line, `source` its origin.
     """
 
     name: str
-    listed: frozenset[str]
+    of: frozenset[Recompute]
     twice: bool
     reason: str
     source: str
+    keep: frozenset[str] = frozenset()
+    drop: frozenset[str] = frozenset()
 
     def __call__(self, step: Step) -> bool:
         return self.allows(step.op)
 
     def allows(self, op: str) -> bool:
         """Whether an operator may run twice, by its full name."""
-        return (op in self.listed) is self.twice
+        if op in self.keep or op in self.drop:
+            return op in self.drop
+        return (_class_of(op) in self.of) is self.twice
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reason} ({self.source})"
 
-    def changed(self, keep: frozenset[str], drop: frozenset[str]) -> Policy:
-        """This policy, but operators of `keep` run once and those of `drop` may run twice."""
-        more, less = (drop, keep) if self.twice else (keep, drop)
-        return replace(self, listed=(self.listed | more) - less)
+
+@cache
+def _class_of(op: str) -> Recompute:
+    declared = traits.of(op).recompute
+    return declared or ("cheap" if op in elementwise_operators() else "")
 
 
 _NAMED = (
     Policy(
-        "mirror", HEAVY, False, "everything but the operators that do real work",
+        "mirror", frozenset({"product", "never"}), False,
+        "everything but the operators that do real work",
         "MXNet's backward mirroring; Zheng et al. 2020, arXiv:1805.08899",
     ),
     Policy(
-        "dots", PRODUCTS, False, "everything but products, convolutions and recurrent layers",
+        "dots", frozenset({"product"}), False,
+        "everything but products, convolutions and recurrent layers",
         "jax.checkpoint_policies.dots_saveable",
     ),
     Policy(
-        "cheap", ELEMENTWISE, True, "only elementwise operators and layouts",
+        "cheap", frozenset({"cheap"}), True, "only elementwise operators and layouts",
         "Chen et al. 2016, arXiv:1604.06174: drop the results of low cost operations",
     ),
 )  # fmt: skip
@@ -128,8 +113,8 @@ def _from_table(table: dict[str, Any], path: str) -> Policy:
     if keep & drop:
         raise UsageError(f"{path}: both in keep and in drop: {', '.join(sorted(keep & drop))}")
     reason = str(table.get("reason", f"{base}, changed by a file"))
-    changed = POLICIES[base].changed(keep, drop)
-    return replace(changed, name=Path(path).stem, reason=reason, source=path)
+    name = Path(path).stem
+    return replace(POLICIES[base], name=name, reason=reason, source=path, keep=keep, drop=drop)
 
 
 def _listed(listed: object, key: str, path: str) -> frozenset[str]:

@@ -10,14 +10,8 @@ from gradtool.errors import UsageError
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import full_name
 from gradtool.ops.kernels import kernels
-from gradtool.planning.recompute.policy import (
-    ELEMENTWISE,
-    HEAVY,
-    POLICIES,
-    PRODUCTS,
-    marks,
-    policy_named,
-)
+from gradtool.ops.traits import TRAITS
+from gradtool.planning.recompute.policy import POLICIES, marks, policy_named
 
 STEPS = program(
     "a = MatMul x w", "b = Exp a", "c = Softmax b", "d = Concat c b", outputs="d", parameters="w"
@@ -47,13 +41,14 @@ def test_a_policy_says_its_reason_and_where_it_is_from_in_one_line(policy):
     assert policy.source
 
 
-def test_operators_that_policies_list_exist():
-    """A name with a typing error would never be met; those of onnxruntime are replaced at load."""
+def test_operators_with_a_class_exist():
+    """A name with a typing error would never be met."""
     known = {full_name(k.domain, k.op) for k in kernels()} | {"Constant"}
-    listed = {op for op in HEAVY | PRODUCTS | ELEMENTWISE if not op.startswith("com.microsoft::")}
+    classes = {full_name(t.domain, t.op): t.recompute for t in TRAITS.entries() if t.recompute}
 
-    assert listed <= known
-    assert all(f"{DOMAIN}::{op}" in HEAVY for op in ("ConvGradInput", "LSTMGrad", "AttentionGrad"))
+    assert classes.keys() <= known
+    for op in ("ConvGradInput", "LSTMGrad", "AttentionGrad"):
+        assert classes[f"{DOMAIN}::{op}"] == "product"
 
 
 def test_a_file_changes_a_policy(tmp_path):

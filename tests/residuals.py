@@ -1,15 +1,10 @@
-"""What each gradient rule keeps of the forward pass, read off the gradients of all cases.
-
-`python tests/kept.py` writes it to where `gradtool ops` and `docs/operators.md` have it from.
-"""
+"""The residuals of each gradient rule, read off the gradients of all cases."""
 
 from __future__ import annotations
 
 import inspect
-import json
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 
 import cases
 import numpy as np
@@ -23,12 +18,11 @@ from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.families import FAMILIES, full_name, split_name
 from gradtool.graph.reads import reads
 from gradtool.ops.driver import differentiate
-from gradtool.reports.facts import KEPT
 
 _SHAPES = ("Shape", "Size")
 
 
-def kept() -> dict[str, list[str]]:
+def residuals() -> dict[str, tuple[str, ...]]:
     """By operator, the formal names of the inputs and outputs that its gradients read."""
     for family in FAMILIES:
         if find_spec(f"operators.{family}"):
@@ -38,7 +32,7 @@ def kept() -> dict[str, list[str]]:
         if case.gradient:
             names = found.setdefault(full_name(*split_name(case.op)), {})
             names.update(dict.fromkeys(_of(case)))
-    return {op: sorted(names, key=_order) for op, names in sorted(found.items())}
+    return {op: tuple(sorted(names, key=_order)) for op, names in sorted(found.items())}
 
 
 def _of(case: Case) -> list[str]:
@@ -80,13 +74,3 @@ def _formal(case: Case, inputs: int, outputs: int) -> list[str]:
 
 def _order(name: str) -> tuple[str, str]:
     return name.lower(), name
-
-
-def text() -> str:
-    """The file, one operator a line."""
-    rows = (f"  {json.dumps(op)}: {json.dumps(names)}" for op, names in kept().items())
-    return "{\n" + ",\n".join(rows) + "\n}\n"
-
-
-if __name__ == "__main__":
-    Path(KEPT).write_text(text(), encoding="utf-8")

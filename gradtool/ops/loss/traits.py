@@ -1,0 +1,19 @@
+"""Traits of the operators of the loss family."""
+
+from __future__ import annotations
+
+from gradtool.ops.traits import traits
+
+traits("ai.gradtool::BinaryCrossEntropy", recompute="never", residuals="p, t")
+traits(
+    "NegativeLogLikelihoodLoss",
+    recompute="never",
+    residuals="input, loss, target, weight",
+    onnxruntime="body",
+)
+traits(
+    "SoftmaxCrossEntropyLoss",
+    recompute="never",
+    residuals="labels, output, scores, weights",
+    onnxruntime="body",
+)

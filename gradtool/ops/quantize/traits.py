@@ -1,0 +1,8 @@
+"""Traits of the operators of the quantize family."""
+
+from __future__ import annotations
+
+from gradtool.ops.traits import traits
+
+traits("ConvInteger MatMulInteger QLinearConv QLinearMatMul", recompute="product")
+traits("DequantizeLinear", residuals="x, x_scale, x_zero_point")

@@ -1,0 +1,12 @@
+"""Conventions of the random family at kinks, ties and poles."""
+# fmt: off
+
+from __future__ import annotations
+
+from gradtool.ops.conventions import convention
+
+convention(
+    ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
+     "Multinomial"),
+    "everywhere", "none", "their outputs are kept, not drawn again",
+)

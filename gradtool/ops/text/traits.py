@@ -1,0 +1,7 @@
+"""Traits of the operators of the text family."""
+
+from __future__ import annotations
+
+from gradtool.ops.traits import traits
+
+traits("TfIdfVectorizer", uncounted="how many n-grams are found depends on the data")
