@@ -1,1 +1,1 @@
-"""What the standard says of an operator that several rooms need."""
+"""Semantics of operators by the standard, for the packages of several concerns."""

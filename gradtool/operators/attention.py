@@ -58,7 +58,7 @@ class Shape:
 
     @property
     def at_once(self) -> tuple[int, int, int]:
-        """How many batches, groups and rows a block has."""
+        """Number of batches, groups and rows of a block."""
         total, scores = max(self.keys, 1), at_a_time(SCORES, MOST)
         rows = max(1, min(self.queries, scores // total))
         if rows < self.queries:

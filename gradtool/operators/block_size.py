@@ -1,4 +1,4 @@
-"""How much kernels compute at a time: what stays in a processor's cache, or what fills a device.
+"""Sizes of the blocks of kernels: to stay in a processor's cache, or to fill a device.
 
 A kernel that works piece by piece says how large a piece is for a processor's cache.  A CUDA
 device has a hundred times as many threads and a second-level cache of tens of MiB, and every piece
@@ -28,7 +28,7 @@ def grain(times: int) -> Iterator[None]:
 
 
 def at_a_time(size: int, most: int | None = None) -> int:
-    """How large a piece is whose size is `size` for a processor's cache.
+    """Size of a piece, from the `size` for a processor's cache.
 
     On a device `most` is enough: a piece that takes long for one launch, or one whose temporaries
     no plan counts.

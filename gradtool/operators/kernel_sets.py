@@ -12,5 +12,5 @@ AUTO: Literal["auto"] = "auto"
 
 
 def of_nodes(kernels: Kernels) -> Kernels:
-    """The kernels that run each node by itself where `kernels` are asked for."""
+    """The kernels that run each node by itself, for a choice of `kernels`."""
     return "numpy" if kernels in LIBRARY else kernels

@@ -1,4 +1,4 @@
-"""Where Resize reads: the elements and weights behind each place of a resized axis."""
+"""Taps of Resize: the elements and weights behind each place of a resized axis."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Taps:
 
     @property
     def repeats(self) -> int:
-        """How often in a row each element is shown, if that is all that happens; else 0."""
+        """Repetitions in a row of each element, if the axis is only repeated; else 0."""
         places = len(self.index)
         if not self.copies or not places or places % self.size:
             return 0
@@ -103,7 +103,7 @@ def _require_table(*sizes: int) -> None:
 
 
 def _unit_taps(axis: int, size: int) -> Taps:
-    """Those of an axis that stays as it is."""
+    """Taps of an axis that stays as it is."""
     _require_table(size)
     return Taps(axis, size, np.arange(size)[:, None], np.ones((size, 1)))
 
@@ -131,7 +131,7 @@ def common_scale(have: Sequence[int], sizes: Sequence[int], policy: str) -> np.f
 
 
 def _crops(roi: Array | None, axes: int, mode: str | None) -> list[tuple[float, float]]:
-    """Where each axis is cut, as parts of its length; only one mode does."""
+    """Crop of each axis, as parts of its length; only one mode crops."""
     if mode != "tf_crop_and_resize" or not isinstance(roi, np.ndarray) or not roi.size:
         return [WHOLE] * axes
     ends = np.ravel(roi).tolist()

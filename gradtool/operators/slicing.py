@@ -1,4 +1,4 @@
-"""What a Slice takes of an axis, by the bounds of the standard."""
+"""Extents of a Slice along an axis, by the bounds of the standard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What optimizers do to each element of a parameter, as formulas.
+"""Optimizer updates of each element of a parameter, as formulas.
 
 A formula is `f(op, x, g, numbers…, state…, **options)`: `x` a parameter, `g` its gradient,
 `numbers` scalars of their type (None where absent), `state` tensors of their shape.  It returns the
@@ -41,7 +41,7 @@ class Update:
 
     @property
     def over(self) -> tuple[int | None, ...]:
-        """By output the input over which it may be written beside those."""
+        """By output the input over which it may be written; None of the first (`donors`)."""
         first = self.tensors + self.numbers
         return (None, *range(first, first + self.state))
 
@@ -51,7 +51,7 @@ class Update:
         return self.donors if slot is None else (slot,)
 
     def whole(self, count: int) -> tuple[int, ...]:
-        """Those of so many inputs that are tensors."""
+        """Indices of the tensors among so many inputs."""
         return (*range(self.tensors), *range(self.tensors + self.numbers, count))
 
 

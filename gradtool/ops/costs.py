@@ -1,4 +1,4 @@
-"""What one step of a program costs: its floating-point operations, and the bytes it moves.
+"""Cost of one step of a program: its floating-point operations, and the bytes it moves.
 
 Counts are exact integers that follow from shapes and attributes alone, the same on every machine;
 others are None, never guessed, for the reason of `Traits.uncounted`.  The conventions:
@@ -152,7 +152,7 @@ def flops(
 
 
 def total(program: Body) -> int | None:
-    """The operations of all steps of a program, or None where those of a step are not known."""
+    """Operations of all steps of a program, or None if the count of a step is unknown."""
     counts = [step.flops for step in program.steps]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None

@@ -56,7 +56,7 @@ class Offenders(NotDifferentiable):
 
 @dataclass(frozen=True)
 class Backward:
-    """What differentiation found: the gradient of each value, and which are zero by definition.
+    """Result of differentiation: gradients by value, and the ones zero by definition.
 
     `inner` are the gradients of results of nodes, as they flow into the rules of these.
     """
@@ -219,7 +219,7 @@ class _Driver:
     def _results(
         self, entry: gradients.Gradient, node: ir.Node, dys: Sequence[ir.Value | None]
     ) -> Sequence[ir.Value | None]:
-        """What a rule emits: the gradients of the inputs."""
+        """Gradients of the inputs, as emitted by a rule."""
 
         def by() -> Sequence[ir.Value | None]:
             found = entry.rule(self.op, as_node(node), *dys)

@@ -106,7 +106,7 @@ class Formula:
 
     @cached_property
     def inputs(self) -> int:
-        """How many inputs there are."""
+        """Number of inputs."""
         return _inputs(self.formula)
 
 

@@ -86,7 +86,7 @@ class Kernel:
         out: Specs,
         attributes: Mapping[str, Any],
     ) -> Sequence[Window] | None:
-        """Where the outputs lie within input 0, if they are windows on it."""
+        """Windows of the outputs on input 0, None if they are not views of it."""
         if self.view is None:
             return None
         first, *others = inputs
@@ -118,7 +118,7 @@ KERNELS = Registry[Kernel]("kernel", group=plugins.KERNELS)
 
 
 class Declared(TypedDict, total=False):
-    """What a kernel declares where it is registered, as fields of `Kernel`."""
+    """Fields of `Kernel` declared at its registration."""
 
     work: Callable[..., Specs] | None
     may_inplace: tuple[int, ...]

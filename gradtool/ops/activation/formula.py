@@ -1,4 +1,4 @@
-"""Activations and their gradients, in terms of their result where that says enough."""
+"""Activations and their gradients, in terms of their result where it suffices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of activations, in terms of their output where that says enough."""
+"""Gradients of activations, in terms of their output where it suffices."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def selu(op: Builder, node: Node, dy: Tensor) -> Tensor:
 
 
 def _exponential(op: Builder, x: Tensor, dy: Tensor, alpha: float, gamma: float) -> Tensor:
-    """The same from x, for the unusual signs with which y doesn't tell where x is positive."""
+    """The same from x, for unusual signs: y does not tell then whether x is positive."""
     return dy * op.Where(op.LessOrEqual(x, 0.0), op.Exp(x) * alpha, gamma)
 
 

@@ -99,7 +99,7 @@ def attention_grad(
 def _softmax_gradient(
     op: Builder, p: Tensor, dp: Tensor, allowed: Tensor | None, shown: Tensor | None
 ) -> Tensor:
-    """The gradient of what softmax reads, and of what is `shown` of it, none where it is hidden."""
+    """Gradient of the scores, plus the gradient `shown` of their output; zero where masked."""
     ds: Tensor = p * (dp - op.sum(p * dp, [len(p.shape) - 1], keepdims=True))
     if shown is None:
         return ds
@@ -192,7 +192,7 @@ def _bias(
     groups: Dim,
     repeat: Dim,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """`(where looking is allowed, what is added, the width of the mask if it may be short)`."""
+    """`(mask of keys to see, bias to add, width of the mask if it may be short)`, each or None."""
     allowed, bias, width = None, None, None
     if mask is not None:
         mask, width = _padded(op, mask, s)

@@ -96,7 +96,7 @@ def fused_attention_grad(
     def block(
         sums: Sequence[Tensor], at: Tensor | None
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """What some rows add to the sums over all, and what is theirs alone."""
+        """Contributions of some rows to the sums over all rows, and their own results."""
         q_, dy_, lse_ = (rows_of(op, a, at) for a in (q, dy, lse))
         q_ = q_ * scale
         s = form.masked(op.MatMul(k, op.swap_axes(q_, -2, -1)), at, turned=True)
@@ -134,7 +134,7 @@ def fused_attention_grad(
 
 @dataclass(frozen=True)
 class _Form:
-    """How operands lie for products: each group of heads with its keys, where they share them."""
+    """Layout of operands for products: each group of heads with its keys, where they share them."""
 
     op: Builder
     groups: Dim

@@ -44,7 +44,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many blocks there are; one where sizes are open."""
+        """Number of blocks; one where sizes are open."""
         return math.ceil(self.total / self.size) if self.size else 1
 
     def padded(self, op: Builder, x: Tensor, fill: float | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a block of attention adds to the gradients."""
+"""Contribution of a block of attention to the gradients."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def mask_of(mask: Array | None, n: Shape) -> Array | None:
 
 
 def part(mask: Array, block: Block) -> Array:
-    """What a block sees of a mask: [B, G, S, M], of size one where it is broadcast."""
+    """Part of a mask for a block: [B, G, S, M], of size one where it is broadcast."""
     whole: tuple[Any, ...] = (slice(None), slice(None), 0, slice(None))
     pairs = zip(mask.shape, block.queries, whole, strict=False)
     return mask[tuple(every if size == 1 else some for size, some, every in pairs)]

@@ -15,7 +15,7 @@ from gradtool.ops.shared.types import Array
 
 
 def reach(n: Shape, rows: slice, lens: Array | None, *, whole: bool = False) -> int:
-    """How many of the keys any of some rows may see; all of them if `whole`."""
+    """Number of keys visible to any of some rows; all of them if `whole`."""
     if whole or not n.causal or lens is not None:
         return n.keys
     end: int = rows.stop + n.past
@@ -136,7 +136,7 @@ def score(
 
 
 def show(xp: Any, shown: Array, scores: Array, rest: Array) -> None:
-    """Write the scores of the first keys, and `rest` for those that no row of the block sees."""
+    """Write the scores of the first keys, and `rest` for keys unseen by all rows of the block."""
     columns = scores.shape[3]
     xp.copyto(shown[..., :columns], scores, casting="unsafe")
     xp.copyto(shown[..., columns:], rest, casting="unsafe")
@@ -194,7 +194,7 @@ def sizes_of(n: Shape, lens: Array | None, *, whole: bool) -> list[tuple[int, in
 
 
 def seen_by(n: Shape, mask: tuple[int, ...], rows: int, columns: int) -> int:
-    """How many elements of a mask of this shape a block sees."""
+    """Elements of a mask of this shape within a block."""
     b, g, _ = n.at_once
     batch, heads, queries, keys = (1,) * (4 - len(mask)) + tuple(mask)
     some = (b if batch > 1 else 1) * (g if heads > 1 else 1) * (rows if queries > 1 else 1)

@@ -137,7 +137,7 @@ def return_instead(moved: Mapping[ir.Value, ir.Value]) -> None:
 
 
 def describe(node: ir.Node) -> str:
-    """What a call is, as `outline` reads it."""
+    """JSON description of a call, read back by `outline`."""
     return _JSON.encode(
         {
             "op": node.op_type,

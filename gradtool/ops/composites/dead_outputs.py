@@ -1,6 +1,6 @@
-"""What bodies of composites compute although nobody reads it: results that a call has no use for.
+"""Dead outputs of composite bodies: results that a call has no use for.
 
-Runtimes that put off such nodes to the end hold until then what these read.
+Runtimes that put off such nodes to the end hold their operands until then.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _optional_outputs(name: str, domain: str) -> frozenset[int]:
 
 
 def needed(nodes: Sequence[ir.Node], results: Iterable[ir.Value]) -> list[ir.Node]:
-    """Those of some nodes, in their order, that results depend on."""
+    """Nodes, in their order, on which results depend."""
     read = set(results)
     found = []
     for node in reversed(nodes):

@@ -1,4 +1,4 @@
-"""What is emitted for nodes that are alike: emitted once, and stamped from then on.
+"""Emissions of nodes that are alike: emitted once, and stamped from then on.
 
 The layers of a model repeat, and so do their gradients, and the calls in these.  The body of a call
 is a function of its attributes and of what its emission reads (`gradtool.emit.reads`), and so is
@@ -60,7 +60,7 @@ class Stamps:
         self._known: dict[Hashable, dict[Questions, dict[Hashable, _Stamp | None]]] = {}
 
     def emit(self, node: ir.Node, given: Values, by: Callable[[], Values]) -> Values:
-        """Emit where the builder emits now what `by` does, of which it returns the results.
+        """Emit by `by`, or stamp its earlier emission for an equal node; return the results.
 
         That is a function of the call of the node and of what `Reads` records of `given`.
         """

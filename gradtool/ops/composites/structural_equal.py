@@ -38,7 +38,7 @@ def same_nodes(
 
 
 def _same_outputs(ours: ir.Node, theirs: ir.Node) -> bool:
-    """Whether nodes have as many outputs, those aside that may be left out."""
+    """Whether nodes have equally many outputs, optional last ones of `ours` aside."""
     mine, least = len(ours.outputs), len(theirs.outputs)
     return mine >= least and all(is_optional(ours, i) for i in range(least, mine))
 

@@ -1,4 +1,4 @@
-"""Composites that stand for com.microsoft operators where the opset has no standard operator."""
+"""Composites of com.microsoft operators, for opsets without a standard equivalent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the bodies of control flow run."""
+"""Counts of turns of the bodies of control flow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Measure = Callable[[Body], int | None]
 def over_bodies(
     op: str, inputs: Sequence[Any], attributes: Mapping[str, Any], measure: Measure
 ) -> int | None:
-    """What the bodies of If, Loop or Scan measure, as often as they run; 0 for other operators.
+    """Measure of the bodies of If, Loop or Scan over all turns; 0 for other operators.
 
     Of the branches of an If the larger one counts.  None where the measure or the number of turns
     is not known.

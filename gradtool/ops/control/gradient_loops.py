@@ -185,7 +185,7 @@ class _Reverse:
         return [results] if len(made) == 1 else list(results)
 
     def _loop(self, stacked: list[ir.Value], varying: list[ir.Value]) -> list[ir.Value]:
-        """Read what forward has stacked turn by turn, from the last turn that was taken on."""
+        """Loop back over the turns taken, reading the stacked values of forward row by row."""
         op, turns = self.op, self.turns
         assert turns.number is not None  # noqa: S101 - a Scan is no Loop
         again = [v for v in varying if not isinstance(v.type, ir.TensorType)]
@@ -222,7 +222,7 @@ class _Reverse:
         return [*taken[:first], *(op.slice(r, 0, -1, -(2**31), -1) for r in taken[first:])]
 
     def scattered(self, node: ir.Node, rows: ir.Value) -> ir.Value:
-        """The gradient of a table, from those of the rows that each turn read of it."""
+        """Gradient of a table, from the gradients of the rows read in each turn."""
         op, (table, indices) = self.op, as_node(node).inputs
         if indices is self.turns.number and self._count() == table.shape[0]:
             return rows
@@ -303,7 +303,7 @@ class _Reverse:
         return self._inferred_count()
 
     def _inferred_count(self) -> int | ir.SymbolicDim:
-        """The number of turns of a Loop that stacks nothing yet, by inference of one that does."""
+        """Turns of a Loop without stacked outputs, inferred by adding one for the moment."""
         node, body, op = self.turns.node, self.turns.body, self.op
         probe = as_tensor(show(op, node, body, as_tensor(self.turns.number), ir.Shape([])))
         before = [(v, v.type, v.shape) for v in node.outputs]

@@ -1,4 +1,4 @@
-"""What Loop and Scan have in common: turns, with states, slices that are read and rows written."""
+"""Common parts of Loop and Scan: turns, with states, slices to read and rows to write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Turns:
-    """What Loop and Scan have in common.
+    """Turns of a Loop or a Scan.
 
     State i enters as `states[i]`, is `formal[i]` within a turn and leaves it as `results[i]`.
     Slices of `arrays` are `slices`; `rows` are stacked, as node outputs after the states.

@@ -41,7 +41,7 @@ def _if_bytes(
 def _chosen(
     condition: Array, captured: Sequence[Array | Arrays], else_branch: Body, then_branch: Body
 ) -> tuple[Body, Any]:
-    """The branch that is taken, and what it captures."""
+    """The branch taken, and its captured values."""
     cut = len(else_branch.inputs)
     if bool(condition.reshape(-1)[0]):
         return then_branch, captured[cut:]
@@ -144,7 +144,7 @@ def _add_turn(inner: Bound, rows: Sequence[list[Array]], first: int) -> None:
 
 
 def _stacked(xp: Any, inner: Bound, rows: Sequence[Arrays], first: int) -> list[Array]:
-    """What the turns gave, each output in one array."""
+    """Rows of all turns, stacked into one array per output."""
     allowed = allowance.current()
     kept = sum(item.nbytes for row in rows for item in row)
     allowed.require(kept)

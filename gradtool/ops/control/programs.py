@@ -49,7 +49,7 @@ class Body(Protocol):
 
 
 class Planned(Protocol):
-    """What a body takes: the bytes of its arena, and those beside it."""
+    """Memory of a body: the bytes of its arena, and of scratch beside it."""
 
     @property
     def peak(self) -> int: ...
@@ -79,7 +79,7 @@ class Bound(Protocol):
         """Let `count` outputs be inputs of the next turn, from these positions on."""
 
     def nothing(self, index: int) -> Any:
-        """What an output stacks up to when no turn is taken."""
+        """The empty stack of an output when no turn is taken."""
 
 
 def plan_of(body: Body) -> Planned:
@@ -101,6 +101,6 @@ def aliases(body: Body, output: int, index: int) -> bool:
 
 
 def endless(body: Body) -> bool:
-    """Whether the condition that a turn gives is the one that it got, or constantly true."""
+    """Whether the condition after a turn is the one before it, or constantly true."""
     root = body.storage(body.outputs[0])
     return root == body.inputs[1] or bool(np.all(body.constants.get(root, np.False_)))

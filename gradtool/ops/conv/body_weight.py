@@ -1,4 +1,4 @@
-"""The gradient of a convolution by its weights, in forms that differ in what they copy.
+"""The gradient of a convolution by its weights, in forms with different copies.
 
 x is [N, C, *in], dy [N, M, *out], dw [M, C/G, *kernel] with G groups.
 """
@@ -23,7 +23,7 @@ CHANNELS = 8  # fewer make products too thin to pay for their slices
 
 @dataclass(frozen=True)
 class Form:
-    """What dw is made of: the window of the forward convolution and its groups."""
+    """Forms of dw, given the window of the forward convolution and its groups."""
 
     op: Builder
     window: Window

@@ -75,7 +75,7 @@ def deform_conv(op: Builder, node: Node, dy: Tensor) -> Gradients:
 
 
 def _origins(op: Builder, node: Node, options: Mapping[str, Any]) -> Tensor:
-    """Where each tap of each window lies without offsets: `[taps, rank, places]`."""
+    """Positions of the taps of each window without offsets: `[taps, rank, places]`."""
     x, w = node.inputs[:2]
     y = node.outputs[0]
     window = Window.of(ints(w.shape[2:]), (), options)

@@ -79,7 +79,7 @@ def _deform_conv(
 
 
 def origins(window: Window, out: Sequence[int], dtype: DType) -> Array:
-    """Where each tap of each window lies without offsets: `[taps, rank, places]`."""
+    """Positions of the taps of each window without offsets: `[taps, rank, places]`."""
     taps = np.indices(window.kernel).reshape(window.rank, -1)
     places = np.indices(tuple(out)).reshape(window.rank, -1)
     scale = [np.array(v)[:, None] for v in (window.dilations, window.strides, window.begin)]

@@ -76,7 +76,7 @@ class Workspace:
 
     @classmethod
     def specs(cls, conv: Convolution, *, dots: bool = False) -> list[Spec]:
-        """What a call needs as `work`."""
+        """Specs of the `work` of a call."""
         count, last = channels(conv), channels_last(conv, dots=dots)
         out = conv.image[1:] if in_runs(conv, dots=dots) else conv.y[2:]
         shapes = [(*p, count) if last else (count, *p) for p in (conv.image[1:], out, out)]

@@ -125,7 +125,7 @@ class Convolution:
         return Spec(self.weights if self.wide != self.dtype else (0,), self.wide)
 
     def interior(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """The part of a padded image that is x, and the part of x that the windows cover."""
+        """Slices of x within a padded image, and of the part of x covered by windows."""
         inner, outer = [slice(None)], [slice(None)]
         for size, cover, begin in zip(self.x[2:], self.image[1:], self.window.begin, strict=True):
             count = max(0, min(size, cover - begin))

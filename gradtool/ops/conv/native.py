@@ -127,7 +127,7 @@ def _input_work(dy: Spec, w: Spec, _sizes: Any, *, out: Specs, **given: Any) -> 
 
 
 def _gradient(dy: Array, w: Array, dx: Array, work: Array, window: conv.Window) -> Bound:
-    """What computes dx of dy, both channels last."""
+    """Bound call computing dx from dy, both channels last."""
     found = algorithm(w.shape, window)
     if found == "winograd":
         top, left = window.pads

@@ -24,13 +24,13 @@ def pow_exponent_grad(op: Builder, x: Tensor, exponent: Tensor, y: Tensor, dy: T
 
 @composite("MaxGrad", like=2)
 def max_grad(op: Builder, x: Tensor, other: Tensor, dy: Tensor) -> Tensor:
-    """`dx = dy` where x is the larger (or NaN), half of it where they are equal, else 0."""
+    """`dx = dy` where x is larger (or NaN), `dy / 2` at ties, else 0."""
     return _extreme_grad(op, x, other, dy, op.Greater(x, other))
 
 
 @composite("MinGrad", like=2)
 def min_grad(op: Builder, x: Tensor, other: Tensor, dy: Tensor) -> Tensor:
-    """`dx = dy` where x is the smaller (or NaN), half of it where they are equal, else 0."""
+    """`dx = dy` where x is smaller (or NaN), `dy / 2` at ties, else 0."""
     return _extreme_grad(op, x, other, dy, op.Less(x, other))
 
 

@@ -78,7 +78,7 @@ def is_inf(
     detect_negative: int = 1,
     detect_positive: int = 1,
 ) -> None:
-    """Where x is infinite, of the signs that are asked for."""
+    """Mask of the infinities of x, of the signs asked for."""
     if detect_negative and detect_positive:
         xp.isinf(x, out=out[0])
     elif detect_negative or detect_positive:

@@ -35,7 +35,7 @@ Operation = tuple[Any, ...]  # a step of the library, and its operands
 
 
 class _Program:
-    """What a formula gets as `op`: it notes steps of the library."""
+    """Recorder of library steps, the `op` of a formula."""
 
     def __init__(self, inputs: int) -> None:
         self.inputs = inputs
@@ -156,7 +156,7 @@ def work_of(operations: Sequence[Operation], inputs: Specs, y: Spec) -> list[Spe
 
 
 def bind(operations: Sequence[Operation], inputs: Arrays, out: Arrays, work: Arrays) -> Bound:
-    """What runs a program, each operation in its turn, on blocks that stay in cache."""
+    """Bound call of a program, each operation in its turn, on blocks that stay in cache."""
     code, numbers = code_of(operations, len(inputs))
     given = [*inputs, *(np.array(number, np.float32) for number in numbers)]
     return library.run(code, given, [out[0]], work[0] if work else np.empty(0, np.float32))

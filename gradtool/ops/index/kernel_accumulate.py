@@ -47,7 +47,7 @@ def normalised(xp: Any, indices: Array, size: int, out: Array) -> Array:
 
 
 def _outside(xp: Any, indices: Array, size: int) -> IndexError:
-    """What is wrong with indices; of which, where they are at hand."""
+    """IndexError of indices out of range; names their range if they are at hand."""
     if xp is np:
         return IndexError(f"an index of {indices.min()} … {indices.max()} into an axis of {size}")
     return IndexError(f"an index outside of an axis of {size}")

@@ -1,4 +1,4 @@
-"""Operators that return indices, or whose result has a size that depends on data."""
+"""Operators that return indices, or outputs of data-dependent sizes."""
 
 from __future__ import annotations
 

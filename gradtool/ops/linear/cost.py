@@ -68,7 +68,7 @@ def einsum(*inputs: Shaped, out: Results, equation: str) -> int:
 
 
 def _distinct(term: Indices, operand: Shaped, sizes: dict[str, int]) -> Indices:
-    """The indices of an operand, those left out along which it is broadcast."""
+    """Indices of an operand, without its broadcast axes."""
     own = dict(zip(term, operand.shape, strict=True))
     return tuple(i for i in own if own[i] == sizes[i])
 

@@ -144,7 +144,7 @@ def _is_one(values: Sequence[Tensor], terms: Sequence[Sequence[str]], index: str
 
 
 def _identity(op: Builder, x: Tensor, axis: int) -> Tensor:
-    """The identity matrix of the size of an axis, computed where that is open."""
+    """The identity matrix of the size of an axis, computed at run time if it is open."""
     size = x.shape[axis]
     if isinstance(size, int):
         return op.constant(np.eye(size, dtype=x.dtype.numpy()))

@@ -29,7 +29,7 @@ class _Matrix(NamedTuple):
 
 
 def _matrix(a: Array) -> _Matrix | None:
-    """How a matrix lies; None if neither of its axes is innermost."""
+    """Layout of a matrix; None if neither of its axes is innermost."""
     (rows, columns), (down, right) = a.shape, a.strides
     if columns == 1 or right == _SIZE:
         return _Matrix(a.ctypes.data, down // _SIZE if rows > 1 else max(columns, 1), turned=False)
@@ -49,7 +49,7 @@ def _sizes(m: int, n: int, k: int, batch: int) -> int:
 
 
 def bound_product(a: Array, b: Array, y: Array, work: Array, **more: Any) -> Bound:
-    """What computes `y = a @ b` of stacks of matrices."""
+    """Bound call computing `y = a @ b` of stacks of matrices."""
     if 0 in y.shape:
         return in_turn()
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and y.flags.c_contiguous:
@@ -79,7 +79,7 @@ def bound_product(a: Array, b: Array, y: Array, work: Array, **more: Any) -> Bou
 
 
 def _stacks(a: Array, b: Array, y: Array) -> Iterator[tuple[Array, Array, Array, int]]:
-    """Stacks in which matrices follow each other evenly, of as many axes as that takes."""
+    """Evenly strided stacks of matrices, of as many leading axes as possible."""
     lead = y.shape[:-2]
     if not lead:
         yield a, b, y, 1

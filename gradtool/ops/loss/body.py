@@ -78,7 +78,7 @@ def sample_gradients(
 def label_weights(
     op: Builder, labels: Tensor, weights: Tensor | None, ignored: int | None, dtype: ir.DataType
 ) -> tuple[Tensor, Tensor]:
-    """Which labels count, and the weight of each: that of its class or 1, and 0 if ignored."""
+    """Mask of the labels that count, and the weight of each: its class's or 1, and 0 if ignored."""
     if ignored is None:
         everything = op.expand(op.constant(True), labels)
         return everything, op.Gather(weights, labels)
@@ -90,7 +90,7 @@ def label_weights(
 
 
 def refused_below_zero(op: Builder, labels: Tensor, ignored: int | None) -> Tensor:
-    """Labels of which those below 0, but for the ignored one, are of a class that there is not.
+    """Labels with those below 0, but for the ignored one, set to a class out of range.
 
     A negative label would count from the last class where it indexes scores; a class out of range
     every runtime refuses.

@@ -210,7 +210,7 @@ def cross_entropy_grad(
 
 
 def _scale(xp: Any, labels: Labels, dy: Array, reduction: str) -> Array:
-    """What the loss of each sample counts for, before its weight: an array `[N, D]`."""
+    """Gradient by the loss of each sample, before its weight: an array `[N, D]`."""
     n, _, d = labels.sizes
     if dy is None:
         return xp.broadcast_to(xp.zeros((1, 1)), (n, d))

@@ -28,7 +28,7 @@ def _work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
 
 
 def _checked(call: Call, strange: Array, classes: int) -> Bound:
-    """A call, after which a label that is no class raises UsageError."""
+    """A call that raises UsageError afterwards for a label out of range."""
 
     def check() -> None:
         if strange.item():

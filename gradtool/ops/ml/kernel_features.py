@@ -1,4 +1,4 @@
-"""What ai.onnx.ml does to features before a model: scale, normalize, fill in, join, encode."""
+"""Features of ai.onnx.ml before a model: scaled, normalized, filled in, joined, encoded."""
 
 from __future__ import annotations
 

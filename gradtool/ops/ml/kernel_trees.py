@@ -34,7 +34,7 @@ def tree_ensemble(
     nodes_missing_value_tracks_true: Array | None = None, membership_values: Array | None = None,
     nodes_hitrates: Array | None = None,
 ) -> Array:  # fmt: skip
-    """What the leaf that each row reaches in each tree adds to its target."""
+    """Aggregate, by row and target, the weights of the leaves reached in all trees."""
     members = _members(nodes_modes, membership_values)
     start = {MIN: np.inf, MAX: -np.inf}.get(aggregate_function, 0)
     y = np.full((len(x), n_targets), start, dtype=np.float64)

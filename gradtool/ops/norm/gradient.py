@@ -72,7 +72,7 @@ def rms_normalization(op: Builder, node: Node, dy: Tensor) -> Gradients:
 
 
 def _of_rows(node: Node, axis: int) -> bool:
-    """Whether a scale or bias has axes before those that are normalised."""
+    """Whether a scale or bias has axes before the normalised ones."""
     parameters: Sequence[Tensor | None] = node.inputs[1:]
     most = len(node.inputs[0].shape) - axis
     return any(p is not None and len(p.shape) > most for p in parameters)
@@ -94,7 +94,7 @@ def _into_statistics(
     dmean: Tensor | None,
     drstd: Tensor | None,
 ) -> Tensor:
-    """What reaches x through the mean and 1/std themselves, as outputs."""
+    """Gradient of x through the outputs mean and 1/std."""
     mean, rstd = None, None
     x_ = op.cast(x, widened(x))
     count, mean = op.length(x_, axes), op.mean(x_, axes)
@@ -213,7 +213,7 @@ def _through(
     dmean: Tensor | None,
     drstd: Tensor | None,
 ) -> Tensor:
-    """What reaches x through the statistics of the batch."""
+    """Gradient of x through the statistics of the batch."""
     wide, axes = widened(x), [0, *range(2, len(x.shape))]
 
     def spread(value: Tensor, factor: float = 1.0) -> Tensor:

@@ -54,7 +54,7 @@ def batch_normalization(
     momentum: float = 0.9,
     training_mode: int = 0,
 ) -> None:
-    """By the running statistics, or in training by those of the batch, which move the others."""
+    """Normalise by running statistics, or in training by the batch's, which move the former."""
     if training_mode:
         statistics = (*out[1:], None, None)[:2]
         _train(xp, x, scale, bias, mean, var, out[0], statistics, (), epsilon, momentum, work)

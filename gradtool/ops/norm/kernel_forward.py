@@ -51,7 +51,7 @@ class Workspace:
         centre: bool = True,
         products: bool = True,
     ) -> list[Spec]:
-        """What a call needs as `work`; `scale` is the shape of what statistics are scaled by."""
+        """Specs of the `work` of a call; `scale` is the shape of the scale of the statistics."""
         none, small = Spec((0,), layout.wide), layout.small()
         factor = small if layout.gathers else none
         if scale is not None and scale[-1] == 1:
@@ -90,7 +90,7 @@ class Workspace:
         return out
 
     def add(self, lines: Array, out: Array) -> None:
-        """Add a number for each line to those of `out`, which has axes of size one."""
+        """Add a number per line to `out`, summed over its axes of size one."""
         part = out[..., 0]
         axes = tuple(
             a for a, (n, m) in enumerate(zip(part.shape, lines.shape, strict=True)) if n != m
@@ -197,7 +197,7 @@ def forward(
 
 
 def undefine(statistics: Array) -> None:
-    """Fill those that are wanted with NaN."""
+    """Fill the wanted statistics with NaN."""
     for target in statistics:
         if target is not None:
             target.fill(math.nan)

@@ -38,7 +38,7 @@ class Work:
 
     @classmethod
     def for_rows(cls, layout: Layout, *, known: bool, centre: bool = True) -> list[Spec]:
-        """What `rows` needs as `work`; statistics may be `known`."""
+        """Specs of the `work` of `rows`; statistics may be `known`."""
         narrow = layout.wide != layout.dtype
         block, small, none = layout.block(), layout.small(), Spec((0,), layout.wide)
         sums = Spec(layout.shape[1:], layout.wide)
@@ -49,7 +49,7 @@ class Work:
 
     @classmethod
     def for_planes(cls, layout: Layout, scale: tuple[int, ...], *, slopes: bool) -> list[Spec]:
-        """What `planes` needs as `work`; `scale` is a shape, `slopes` whether dx is wanted."""
+        """Specs of the `work` of `planes`; `scale` is a shape, `slopes` whether dx is wanted."""
         block, small, none = layout.block(), layout.small(), Spec((0,), layout.wide)
         sums = Spec(tuple(scale), layout.wide)
         narrow = layout.wide != layout.dtype

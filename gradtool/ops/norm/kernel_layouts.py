@@ -1,4 +1,4 @@
-"""Views of what is normalised, and their split into blocks that stay in cache.
+"""Views of normalised arrays, and their split into blocks that stay in cache.
 
 Every operator of the family normalises a view of its input over some axes: layer normalisation
 `[rows, D]` over the last one, group normalisation `[N, G, C/G, S]` over the last two, batch
@@ -67,7 +67,7 @@ class Layout:
 
     @property
     def count(self) -> int:
-        """How many elements each statistic is over."""
+        """Number of elements per statistic."""
         return math.prod(self.shape[a] for a in self.axes)
 
     @property

@@ -43,7 +43,7 @@ def batch_normalization(
     x: Array, scale: Array, bias: Array, mean: Array, variance: Array, *, out: Arrays,
     work: Arrays, epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0,
 ) -> Bound:  # fmt: skip
-    """By the running statistics, or in training by those of the batch, which move the others."""
+    """Normalise by running statistics, or in training by the batch's, which move the former."""
     y, new_mean, new_variance = (*out, None, None)[:3]
     return library.batch_norm(
         lying(x), scale, bias, mean, variance, lying(y), new_mean, new_variance, None, None,

@@ -157,7 +157,7 @@ def _counts(
 
 @composite("GlobalMaxPoolGrad", like=0)
 def global_max_pool_grad(op: Builder, x: Tensor, dy: Tensor) -> Tensor:
-    """Where x is greatest in its plane, at the first such place, dy; zero elsewhere."""
+    """`dx = dy` at the first maximum of each plane of x, zero elsewhere."""
     flat = op.Reshape(x, [0, 0, -1])
     place = op.ArgMax(flat, axis=2, keepdims=1)
     dx = op.ScatterElements(op.zeros_like(flat), place, op.Reshape(dy, [0, 0, -1]), axis=2)

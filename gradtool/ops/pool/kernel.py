@@ -66,7 +66,7 @@ def max_pool_training(
     storage_order: int = 0,
     **attributes: Any,
 ) -> None:
-    """`(y, places)`, which are counted within their plane, in a type that has room for them."""
+    """`(y, places)`, places counted within their plane, in a type with room for them."""
     _maxima(xp, x, out, work, attributes, 0)
 
 
@@ -141,7 +141,7 @@ def _places(
 
 
 def _place_strides(sizes: Sequence[int], storage_order: int) -> list[int]:
-    """How far apart neighbours along each axis are in the count of places."""
+    """Strides of the axes in the count of places."""
     strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
     if storage_order and len(sizes) > 1:
         strides = [math.prod(sizes[:axis]) for axis in range(len(sizes))]
@@ -149,7 +149,7 @@ def _place_strides(sizes: Sequence[int], storage_order: int) -> list[int]:
 
 
 def _tile(dy: Array | Spec) -> tuple[int, int]:
-    """How many planes of dy, and how many elements of each, are added at a time."""
+    """Number of planes of dy added at a time, and number of elements of each."""
     planes, windows = math.prod(dy.shape[:2]), math.prod(dy.shape[2:])
     places = at_a_time(PLACES)
     return max(1, min(places // max(1, windows), planes)), max(1, min(places, windows))

@@ -103,7 +103,7 @@ class Pool:
         return first, max(first, last), first * stride + offset, stride
 
     def counts(self, *, include_pad: bool) -> list[np.ndarray[Any, Any]]:
-        """How many taps each window has, along each axis: all, or those inside of x.
+        """Number of taps of each window, along each axis: all, or those inside of x.
 
         A window of `ceil_mode` that reaches beyond the padding has fewer in either case.
         """

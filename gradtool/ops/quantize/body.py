@@ -91,7 +91,7 @@ def _is_inside(
     axis: int,
     block_size: int,
 ) -> Tensor:
-    """Where a quotient is within the range of the quantised type."""
+    """Mask of quotients within the range of the quantised type."""
     v = op.cast(x, scale.dtype) / spread(op, scale, x, axis, block_size)
     bounds = limits(kind)
     if kind.is_integer():

@@ -20,7 +20,7 @@ ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInt
 
 
 def require_unrounded(op: Builder, value: ir.Value) -> None:
-    """Refuse integers that stand for what a gradient is asked of.
+    """Refuse integers rounded from values whose gradient is asked for.
 
     Raises:
         UnsupportedGradient: naming the node that rounded them.

@@ -79,7 +79,7 @@ def fake_quantize(
 def _outside(
     xp: Any, source: Array, by: Array, offset: Array, kind: DType, wide: Array, mask: Array
 ) -> None:
-    """Where a quotient is beyond the range of the type."""
+    """Mask of quotients beyond the range of the type."""
     xp.divide(source, by, out=wide, casting="unsafe")
     if is_integer(kind):
         xp.rint(wide, out=wide)

@@ -65,7 +65,7 @@ def pieces(
 
 
 def largest_piece(x: Spec, scale: Spec, *, axis: int = 1, block_size: int = 0, **_: Any) -> int:
-    """How many elements the largest of the `pieces` has."""
+    """Number of elements of the largest of the `pieces`."""
     found = parts(x, scale, axis, block_size)
     by = ((shape, Spec(scales, scale.dtype)) for _, shape, _, scales in found)
     return max((of_blocks(shape, (s,)) for shape, s in by), default=0)

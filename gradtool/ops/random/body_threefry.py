@@ -29,7 +29,7 @@ def dropout_mask(
     *,
     stream: int,
 ) -> Tensor:
-    """Where Dropout keeps: false with the probability `ratio`, cut to a multiple of 2⁻³².
+    """Keep mask of Dropout: false with the probability `ratio`, cut to a multiple of 2⁻³².
 
     The word of element i of n is the first of Threefry with the key `(seed, stream)` and the
     counter `(part · n + i, step)`, each modulo 2³².

@@ -35,7 +35,7 @@ def dropout_mask(
     work: Arrays,
     stream: int,
 ) -> None:
-    """Where Dropout keeps: false where the word of an element is less than `ratio · 2³²`."""
+    """Keep mask of Dropout: false where the word of an element is less than `ratio · 2³²`."""
     mask = out[0].reshape(-1)
     bound = int(float(ratio.item()) * (1 << BITS))
     if not 0 < bound <= MASK:

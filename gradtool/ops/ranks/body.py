@@ -1,4 +1,4 @@
-"""What ranks compute together, as one rank alone has it: these calls are run, never written."""
+"""Collectives of ranks, as one rank alone has them: these calls are run, never written."""
 
 from __future__ import annotations
 

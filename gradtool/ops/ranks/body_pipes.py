@@ -1,4 +1,4 @@
-"""What stages hand to each other, as one process has it: these calls are run, never written."""
+"""Sends and receives of stages, as one process has them: calls that are run, never written."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gradtool.graph.typed import Tensor
 def stage_send(
     op: Builder, x: Tensor, before: Tensor | None = None, *, to: int, slot: int
 ) -> Tensor:
-    """What is on its way to the stage that is `to` further: it lies there until it has arrived.
+    """`x` on its way to the stage `to` further: it lies there until it has arrived.
 
-    `before` is what went through the same slot a turn ago, and has arrived by then.
+    `before` went through the same slot a turn ago, and has arrived by then.
     """
     return op.Identity(x)
 
@@ -29,7 +29,7 @@ def _received(*, shape: Sequence[int], dtype: int, of: int, slot: int) -> Output
 
 @composite("StageReceive", shapes=_received)
 def stage_receive(op: Builder, *, shape: Sequence[int], dtype: int, of: int, slot: int) -> Tensor:
-    """What comes from the stage that is `of` further; nothing but zeros where there is none."""
+    """The value sent by the stage `of` further; nothing but zeros where there is none."""
     zero = ir.tensor(np.zeros(1, ir.DataType(dtype).numpy()))
     return op.ConstantOfShape(list(shape), value=zero)
 

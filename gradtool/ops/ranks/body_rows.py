@@ -22,7 +22,7 @@ def ranks_rows(
     op: Builder, own: Tensor, indices: Tensor, *cache: Tensor, table: str, bounds: Sequence[int],
     stale: int,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """The rows of a table that indices of any shape name, of those that all ranks have.
+    """Gather rows, by indices of any shape, of a table sharded over all ranks.
 
     Rank r has rows `bounds[r]` to `bounds[r + 1]`, behind a row that is nobody's.  A `cache` has
     rows that others have, their numbers plus one, and the steps in which they were read.

@@ -1,4 +1,4 @@
-"""What a rank adds up of what all of them have."""
+"""Additions of a rank in the collectives of all ranks."""
 
 from __future__ import annotations
 

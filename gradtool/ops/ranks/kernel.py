@@ -1,4 +1,4 @@
-"""What ranks compute together in the middle of a step: small, and in the order of ranks.
+"""Collectives of ranks in the middle of a step: small, and in the order of ranks.
 
 All of them run the same steps in the same order.  Where nobody said who takes part, each of them
 is taken to be as this one.
@@ -18,7 +18,7 @@ from gradtool.ops.shared.types import Array, Arrays, Specs
 
 
 def _exchange(own: Array, into: Array) -> None:
-    """What every rank has, `[ranks, *shape]`, in their order."""
+    """All-gather: the array of every rank, `[ranks, *shape]`, in their order."""
     group = taking_part()
     if group is None:
         np.copyto(into, own)
@@ -68,7 +68,7 @@ def ranks_mean(xp: Any, x: Array, *, out: Arrays, work: Arrays, ranks: int) -> N
 def _part_work(
     x: Spec, *, out: Specs, counts: Sequence[int], rank: int, shape: Sequence[int], ordered: int
 ) -> list[Spec]:
-    """What other ranks send, where it is added up here."""
+    """Workspace for the parts sent by other ranks, if they are added up here."""
     return [Spec((len(counts), counts[rank]), x.dtype)] if ordered or x.dtype.itemsize < 4 else []
 
 

@@ -1,4 +1,4 @@
-"""What stages hand to each other.  Where nobody said who takes part, nothing goes anywhere."""
+"""Sends and receives between stages; without a line of stages, nothing goes anywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradtool.ops.shared.types import Array, Arrays
 def stage_send(
     xp: Any, x: Array, before: Array | None = None, *, out: Arrays, work: Arrays, to: int, slot: int
 ) -> None:
-    """A copy of `x` that is on its way, or `x` itself where nobody needs that any more."""
+    """Send a copy of `x`, or `x` itself if the output is its alias."""
     (mail,) = out
     if mail.__array_interface__["data"] != x.__array_interface__["data"]:
         xp.copyto(mail, x)
@@ -27,7 +27,7 @@ def stage_send(
 def stage_receive(
     xp: Any, *, out: Arrays, work: Arrays, shape: Sequence[int], dtype: int, of: int, slot: int
 ) -> None:
-    """What comes from the stage that is `of` further."""
+    """The value sent by the stage `of` further, or zeros without a line of stages."""
     stages = line()
     if stages is None:
         out[0][...] = 0

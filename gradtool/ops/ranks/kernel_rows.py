@@ -39,7 +39,7 @@ def ranks_rows(
     xp: Any, own: Array, indices: Array, *cache: Array, out: Arrays, work: Arrays, table: str,
     bounds: Sequence[int], stale: int,
 ) -> None:  # fmt: skip
-    """What Gather has of the table that ranks have in blocks, each different row read once.
+    """Gather from a table sharded over ranks in blocks, each different row read once.
 
     A `cache` has rows of others, their numbers plus one, and the step of each: what is not more
     than `stale` steps old is taken from there.  Where that is not kept, it is not read.
@@ -182,7 +182,7 @@ def _add_there(group: Group, local: Array, sums: Array, cuts: Sequence[int], tab
 
 
 def _group(bounds: Sequence[int]) -> Group:
-    """Who takes part; one rank alone has all rows."""
+    """The group of ranks; one rank alone has all rows."""
     group = taking_part() or Group()
     if group.size != len(bounds) - 1:
         raise GradtoolError(

@@ -1,4 +1,4 @@
-"""Who takes part in what ranks compute together in the middle of a step."""
+"""Membership of ranks in the collectives of a step."""
 
 from __future__ import annotations
 

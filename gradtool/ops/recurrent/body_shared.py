@@ -1,4 +1,4 @@
-"""What the bodies of recurrent gradients share.
+"""Shared parts of the bodies of recurrent gradients.
 
 Bodies see time first, one direction at a time: X [T, B, I], Y [T, B, H], states [B, H].
 """

@@ -54,7 +54,7 @@ class Counts:
         )
 
     def gradients(self, out: Results) -> int:
-        """`da W`, `daᵀ x`, `daᵀ h` and the sum of da, those that are wanted, and `Rᵀ da`."""
+        """`da W`, `daᵀ x`, `daᵀ h` and the sum of da, as wanted, and `Rᵀ da`."""
         count = self.by_state
         for index, product in enumerate((self.by_input, self.by_input, self.by_state, self.rows)):
             count += product if wanted(out, index) else 0

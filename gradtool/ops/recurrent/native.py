@@ -38,13 +38,13 @@ def _work(
 
 
 def _lstm_work(*inputs: Any, out: Outputs, **given: Any) -> list[Spec]:
-    """What forward needs; its fourth result, if it is there, is what is kept for the gradient."""
+    """Workspace of forward; its optional fourth result holds the residuals."""
     size = partial(library.lstm_work, is_kept=_is_there(out, KEPT_OUT))
     return _work("LSTM", size, *inputs, out=out, **given)
 
 
 def _lstm_grad_work(*inputs: Any, out: Outputs, **given: Any) -> list[Spec]:
-    """What the gradient needs; its last operand, if it is there, is what forward has kept."""
+    """Workspace of the gradient; its optional last operand holds the residuals of forward."""
     size = partial(library.lstm_grad_work, is_kept=_is_there(inputs, KEPT_IN))
     return _work("LSTM", size, *inputs, out=out, **given)
 
@@ -54,7 +54,7 @@ def _is_there(operands: Sequence[object], number: int) -> bool:
 
 
 def kept(x: Spec, r: Spec, given: Mapping[str, Any]) -> Spec:
-    """What forward of LSTM keeps for its gradient: gates and cell states of all times."""
+    """Residuals of LSTM: gates and cell states of all times."""
     return Spec((library.lstm_kept(recurrence("LSTM", x, r, given)),), np.dtype(np.float32))
 
 

@@ -26,7 +26,7 @@ def reduce_log_sum_exp_grad(op: Builder, x: Tensor, y: Tensor, dy: Tensor) -> Te
 
 @composite("ReduceProdGrad")
 def reduce_prod_grad(op: Builder, x: Tensor, dy: Tensor, *, axes: Sequence[int]) -> Tensor:
-    """`dxᵢ = dy · Π xⱼ` over the others, as products of those before and of those after i.
+    """`dxᵢ = dy · Π xⱼ` over the others, as products before and after i.
 
     Nothing is to be scanned where there are no elements.
     """

@@ -57,7 +57,7 @@ def reduce_mean(op: Builder, node: Node, dy: Tensor) -> Tensor:
 
 
 def _count(op: Builder, node: Node, dtype: ir.DataType) -> Tensor:
-    """How many elements of x make one of y."""
+    """Number of elements of x per element of y."""
     x, y, axes = node.inputs[0], node.outputs[0], _axes(node)
     if axes is None:
         return op.cast(op.Size(x), dtype) / op.cast(op.Size(y), dtype)

@@ -147,7 +147,7 @@ def _log_sum_exp_work(x: Spec, axes: tuple[int, ...], out: Spec) -> list[Spec]:
 
 @reduction("ReduceLogSumExp", _log_sum_exp_work)
 def reduce_log_sum_exp(xp: Any, x: Array, axes: tuple[int, ...], out: Array, work: Arrays) -> None:
-    """`y = m + log Σ exp(x - m)` with m the largest of x, or 0 where that is infinite."""
+    """`y = m + log Σ exp(x - m)` with m the largest of x, or 0 if it is infinite."""
     shape = kept(x.shape, axes)
     largest = work[0].reshape(shape)
     if 0 in x.shape:

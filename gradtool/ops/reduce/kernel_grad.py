@@ -47,7 +47,7 @@ def reduce_extreme_grad(
 
 
 def _place(index: Index, axes: Sequence[int]) -> Index:
-    """Where a block of x lies in an array whose axes `axes` have size one."""
+    """Index of a block of x in an array whose axes `axes` have size one."""
     return tuple(slice(None) if i in axes else s for i, s in enumerate(index))
 
 

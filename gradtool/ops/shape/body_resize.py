@@ -64,7 +64,7 @@ def _same(a: Dim, b: Dim) -> bool | None:
 
 
 def _repetitions(factors: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> list[int] | None:
-    """How often each axis is repeated, if all that a Resize does is known to be repetition."""
+    """Repetitions of each axis, or None unless the Resize is known to only repeat."""
     if any(f != int(f) or f < 1 for f in factors):
         return None
     if attributes.get("mode", "nearest") != "nearest":

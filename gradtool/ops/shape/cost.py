@@ -23,7 +23,7 @@ each({"Range": 2})  # start + i · delta
 
 @cost("ai.gradtool::PadGrad")
 def pad_grad(dy: Shaped, *_: Any, out: Results, mode: str, **__: Any) -> int:
-    """What padding repeated is added; constants and crops are dropped."""
+    """Additions of repeated padding; constants and crops are dropped."""
     return 0 if mode == "constant" else max(0, size(dy) - made(out))
 
 

@@ -298,7 +298,7 @@ def trilu(
 
 
 def _blocks(shape: Sequence[int], size: int, mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How DepthToSpace splits `[N, C, H, W]`, and in which order the parts go."""
+    """Split of `[N, C, H, W]` by DepthToSpace, and the order of its parts."""
     n, c, h, w = shape
     if mode == "CRD":
         return (n, c // size**2, size, size, h, w), (0, 1, 4, 2, 5, 3)

@@ -19,9 +19,9 @@ from gradtool.ops.shared.types import Array, Arrays, Index, Specs
 
 
 def _origins(size: int, border: tuple[int, int], mode: str) -> Array:
-    """Which element each place of the padded axis shows; -1 where a constant is.
+    """Index of the element at each place of the padded axis; -1 where a constant is.
 
-    What wraps around is what a negative pad leaves.
+    Wrapping repeats the elements left by a negative pad.
     """
     before, after = border
     places = np.arange(-before, size + after)
@@ -98,7 +98,7 @@ def _work(
     out: Specs,
     mode: str = "constant",
 ) -> list[Spec]:
-    """What is padded along some axes but not all; known only where the pads are."""
+    """Intermediate arrays, padded along some axes but not all; known only where the pads are."""
     if mode == "constant":
         return []
     borders = _pads(len(x.shape), pads, axes)

@@ -46,7 +46,7 @@ def _planes(shape: Sequence[int], plan: Sequence[Taps]) -> tuple[int, Any]:
 
 
 def _at_once(shape: Sequence[int], plan: Sequence[Taps]) -> int:
-    """How many planes are resized at a time."""
+    """Number of planes resized at a time."""
     lead, shapes = _planes(shape, plan)
     return min(max(1, at_a_time(BLOCK) // max(1, *map(math.prod, shapes))), math.prod(shape[:lead]))
 
@@ -197,7 +197,7 @@ def resize_grad(
 
 
 def _phases(x: Array, y: Array, plan: Sequence[Taps]) -> Iterator[tuple[Array, list[Array]]]:
-    """`(part of x, the windows on y that each show all of it)` of a resize that only repeats."""
+    """`(part of x, the windows on y that each show all of it)` of a resize by repetition."""
     if not x.size:
         return
     lead, shapes = _planes(x.shape, plan)

@@ -34,9 +34,9 @@ def tensor_scatter(
     mode: str = "linear",
     axis: int = -2,
 ) -> None:
-    """`past`, in which `update` replaces what begins at `starts[batch]` along an axis.
+    """`past`, with `update` written at `starts[batch]` along an axis.
 
-    Circular: what reaches beyond the end goes on at the beginning.
+    Circular: elements beyond the end go on at the beginning.
     """
     y = out[0]
     if not xp.may_share_memory(past, y):
@@ -67,7 +67,7 @@ def tensor_scatter_grad(
     mode: str = "linear",
     axis: int = -2,
 ) -> None:
-    """What lies in `dy` where the update was written."""
+    """Elements of `dy` at the places of the update."""
     axis %= dy.ndim
     made = out[0]
     count, size = made.shape[axis], dy.shape[axis]

@@ -51,7 +51,7 @@ def along(axis: int, index: slice) -> Index:
 
 
 def slices(whole: Sequence[Sequence[int]]) -> Index:
-    """The index of an array that selects those extents."""
+    """The index of an array that selects `(first, step, count)` of each axis."""
     return tuple(
         slice(first, first + step * count if first + step * count >= 0 else None, step)
         if count

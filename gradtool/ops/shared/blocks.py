@@ -77,7 +77,7 @@ def by_blocks(xp: Any, function: Block, inputs: Arrays, y: Array, work: Arrays) 
 
 
 def block_size(shape: Sequence[int], inputs: Sequence[Spec | None]) -> int:
-    """How many elements the largest block of `aligned` has for an output of this shape.
+    """Number of elements of the largest block of `aligned` for an output of this shape.
 
     Flat blocks are assumed where nothing is broadcast; those of arrays with gaps may be smaller.
     """

@@ -18,7 +18,7 @@ from gradtool.ops.shared.types import Array
 
 
 class Doubts:
-    """What a device has yet to say of the indices that a program's steps have read."""
+    """Index checks of a program's steps with a result still on the device."""
 
     def __init__(self) -> None:
         self._open: list[tuple[Array, Exception, int]] = []
@@ -26,7 +26,7 @@ class Doubts:
 
     @contextmanager
     def of(self, step: int) -> Iterator[None]:
-        """Indices that are read meanwhile are those of a step."""
+        """Assign indices read meanwhile to a step."""
         self._step = step
         before = _DOUBTS.set(self)
         try:

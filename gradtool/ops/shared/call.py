@@ -25,7 +25,7 @@ def results(
     out: Sequence[Spec | None],
     attributes: Mapping[str, Any],
 ) -> Sequence[Any]:
-    """What a kernel makes of its inputs: what `out` says, unless it chooses sizes and types."""
+    """Outputs of a kernel, by the specs `out` unless it chooses sizes and types."""
     if kernel.chooses:
         function = kernel.dynamic or kernel.function
         made = function(xp, *inputs, **attributes)

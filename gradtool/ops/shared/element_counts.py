@@ -10,7 +10,7 @@ from gradtool.graph.specs import Spec
 
 
 class Shaped(Protocol):
-    """What a formula asks of an operand: a `Spec` or an array."""
+    """Operand of a formula: a `Spec` or an array."""
 
     @property
     def shape(self) -> tuple[int, ...]:

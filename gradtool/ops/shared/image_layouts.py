@@ -46,7 +46,7 @@ def apart(*operands: Spec | None) -> int:
 
 
 def turned(*images: Spec | None) -> int:
-    """Bytes of workspace for those that do not lie channels last."""
+    """Bytes of workspace for images not channels last."""
     return sum(4 * -(-i.bytes // 4) for i in images if i is not None and not _lies_last(i))
 
 
@@ -81,7 +81,7 @@ class Turns:
         return made
 
     def rest(self) -> Array:
-        """What is left of the workspace."""
+        """The rest of the workspace."""
         return self._work[self._used :]
 
     def around(self, call: Bound) -> Bound:

@@ -1,4 +1,4 @@
-"""Where the results of a recorded formula lie: in outputs, or in temporaries that take turns."""
+"""Places of the results of a recorded formula: outputs, or temporaries that take turns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Instruction:
 
 
 class Placing:
-    """Where each result goes: into an output that nothing later is lost by, else a temporary."""
+    """Place of each result: an output, if nothing later is lost by it, else a temporary."""
 
     def __init__(
         self, code: Sequence[Instruction], outputs: Mapping[int, int],

@@ -1,4 +1,4 @@
-"""What one step may take beyond its plan: turns of loops, and bytes of sizes that depend on data.
+"""Limits of one step beyond its plan: turns of loops, and bytes of data-dependent sizes.
 
 A step has one allowance, whatever loops lie in loops: their turns are counted together, and so
 are the arrays that every body holds.
@@ -27,7 +27,7 @@ class Exhausted(GradtoolError):
 
 @dataclass
 class Allowance:
-    """The most that a step may take, and what it has taken so far."""
+    """Limits of a step, and its turns and bytes so far."""
 
     most_turns: int
     most_bytes: int

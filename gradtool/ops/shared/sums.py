@@ -47,7 +47,7 @@ def reduce_into(
 
 
 def _steps(shape: Sequence[int], axes: Sequence[int]) -> dict[int, int]:
-    """How many elements along each of `axes` to add in one run of at most `ROWS`, if it helps.
+    """Elements along each of `axes` to add in one run of at most `ROWS`, if it helps.
 
     Where the last axis is summed too, numpy adds pairwise.
     """
@@ -161,7 +161,7 @@ def block_shape(shape: Sequence[int], size: int | None = None) -> tuple[int, ...
 
 
 def largest_block(shape: Sequence[int]) -> int:
-    """How many elements the largest of the `blocks` of an array has."""
+    """Number of elements of the largest of the `blocks` of an array."""
     return math.prod(block_shape(shape))
 
 
@@ -181,7 +181,7 @@ def mapped_sum(
     out: Array,
     work: Arrays,
 ) -> Array:
-    """`Σ f(x)` over `axes` in a wide array of kept axes, which is `out` unless that is narrow.
+    """`Σ f(x)` over `axes` in a wide array of kept axes; `out` itself unless it is narrow.
 
     `terms(index, t)` writes f of the block of x at `index` to `t`.
     """

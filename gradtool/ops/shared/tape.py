@@ -42,7 +42,7 @@ def _arithmetic(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 @dataclass(frozen=True)
 class Stand:
-    """What stands for a value while a formula is recorded; `number` is its place on the tape."""
+    """Placeholder of a value while a formula is recorded; `number` is its place on the tape."""
 
     tape: Any
     number: int
@@ -57,7 +57,7 @@ class Stand:
 
 
 class Recorder:
-    """What a formula gets as `op`: it notes the operations that are asked for.
+    """Recorder of the operations of a formula, its `op`.
 
     Other operators are recorded by their own formulas.
     """
@@ -128,7 +128,7 @@ class Tape:
 
     @cached_property
     def constants(self) -> tuple[float, ...]:
-        """What the instructions read that is no value, each as often as it is read."""
+        """Constant operands of the instructions, each as often as it is read."""
         return tuple(n for each in self.elements for kind, n in each.operands if kind != "value")
 
     @property
@@ -176,11 +176,11 @@ def record(
     *,
     double: bool = False,
 ) -> Tape:
-    """Record a formula of inputs of which those of `scalars` are single numbers.
+    """Record a formula; its inputs in `scalars` are single numbers.
 
-    Output k may lie over the inputs `over[k]`; it is written when these are read no more.  What
-    only outputs need that are not `wanted` is left out.  Of numbers in `double` precision the error
-    function is that of the library, without a temporary.
+    Output k may lie over the inputs `over[k]`; it is written when these are read no more.  Steps
+    of no use to a `wanted` output are left out.  In `double` precision the error function is the
+    library's, without a temporary.
     """
     op = Recorder(len(present))
     given = [Stand(op, i) if there else None for i, there in enumerate(present)]
@@ -244,9 +244,9 @@ OTHERS: Mapping[str, Callable[..., object]] = MappingProxyType({
 
 @cache
 def player(xp: Any, tape: Tape) -> Callable[..., None]:
-    """What runs the element instructions of a tape on one block.
+    """Function running the element instructions of a tape on one block.
 
-    It takes the inputs, outputs, temporaries, and what `scalars` gave.
+    It takes the inputs, outputs, temporaries, and the results of `scalars`.
     """
     steps = [
         (partial(OTHERS[name], xp) if name in OTHERS else getattr(xp, UFUNCS[name]), taken)
@@ -263,7 +263,7 @@ def player(xp: Any, tape: Tape) -> Callable[..., None]:
 
 
 def scalars(xp: Any, tape: Tape, inputs: Sequence[Any]) -> list[Any]:
-    """What the instructions of single numbers give."""
+    """Results of the instructions of single numbers."""
     values: dict[int, Any] = dict(enumerate(inputs))
     for each in tape.numbers:
         operands = [values[int(v)] if kind == "value" else v for kind, v in each.operands]

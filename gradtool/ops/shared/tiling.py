@@ -21,7 +21,7 @@ B = TypeVar("B", bound=Callable[..., Any])
 
 
 def by_piece(body: B) -> B:
-    """A body that is computed piece by piece where a builder asks for that."""
+    """A body computed piece by piece for a builder with `in_pieces`."""
 
     @wraps(body)
     def written(op: Builder, *inputs: Tensor, **options: Any) -> Any:
@@ -55,7 +55,7 @@ def _in_pieces(
 
 
 def pieces(dims: Dims) -> int:
-    """How many pieces of one size there are, of at most `PIECE` elements; 1 if none fit."""
+    """Number of pieces of one size, of at most `PIECE` elements; 1 if none fit."""
     if not static(dims):
         return 1
     total = math.prod(ints(dims))

@@ -66,7 +66,7 @@ def _spectra_to_frames(op: Builder, dy: Tensor, n: Tensor, channels: Dim) -> Ten
 
 
 def _places(op: Builder, dy: Tensor, step: Tensor, n: Tensor) -> Tensor:
-    """Where the elements of the frames lie in the signal: `[F, N]`."""
+    """Positions of the elements of the frames in the signal: `[F, N]`."""
     one = op.constant(1)
     step = op.Squeeze(step) if len(step.shape) else step
     starts = op.Range(op.constant(0), scalar(op, dy.shape[1]), one) * step

@@ -35,7 +35,7 @@ def tape_of(
 
 
 def tape_rooms(tape: Tape, update: Update, inputs: Sequence[Any], out: Sequence[Any]) -> int:
-    """How many blocks a tape needs beside its inputs and outputs, those of `convert` included."""
+    """Blocks of a tape beside its inputs and outputs, those of `convert` included."""
     target = next(o for o in out if o is not None)
     if accumulator(target.dtype) == target.dtype:
         return tape.rooms

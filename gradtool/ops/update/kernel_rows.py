@@ -56,7 +56,7 @@ def row_slots(xp: Any, indices: Array, *, out: Arrays, work: Arrays, size: int) 
 
 
 def _inputs(inputs: Sequence[Any], sums: Any) -> tuple[Any, ...]:
-    """What the formula takes, of what its form for rows does: gradient and state by rows."""
+    """Inputs of the formula, from those of its form for rows: gradient and state by rows."""
     x, _, _, _, *rest = inputs
     return (x, sums, *rest)
 
@@ -67,7 +67,7 @@ def _tables(update: Update, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _rows_of(shape: Sequence[int], count: int) -> int:
-    """How many of `count` rows of a table are a block."""
+    """Rows of a block, for `count` rows of a table."""
     return max(min(at_a_time(BLOCK) // max(math.prod(shape[1:]), 1), count), 1)
 
 

@@ -197,7 +197,7 @@ def roi_align_grad_rois(
 
 
 def _moves(slope: Array, where: Array, size: int) -> Array:
-    """What moving each sample adds up to, from `[bins, size]`."""
+    """Gradients by the position of each sample, from `[bins, size]`."""
     low, high, _, seen = corners(where, size)
     rows = np.arange(len(where))[:, None]
     free = seen & (where > 0) & (where < size - 1)
@@ -207,7 +207,7 @@ def _moves(slope: Array, where: Array, size: int) -> Array:
 def ends(
     by_sample: Array, roi: Array, axis: int, scale: float, half_pixel: int
 ) -> tuple[float, float]:
-    """What moving the start and the end of a region adds up to, from moving its samples."""
+    """Gradients by the start and the end of a region, from those by its samples."""
     bins, count = by_sample.shape
     free = bool(half_pixel) or (roi[3 - axis] - roi[1 - axis]) * scale > 1
     part = (np.arange(bins)[:, None] + (np.arange(count) + 0.5) / max(count, 1)) / bins

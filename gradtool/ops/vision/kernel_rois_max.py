@@ -30,7 +30,7 @@ class _Axis:
 
 
 def _chosen(xp: Any, x: Array, rows: _Axis, columns: _Axis) -> Array:
-    """Which of the candidates of each bin is the first of the largest: `[C, oh, ow]`."""
+    """Index of the first largest candidate of each bin: `[C, oh, ow]`."""
     best, which = None, xp.zeros((x.shape[0], rows.bins, columns.bins), np.int64)
     samples = itertools.product(range(rows.count), range(columns.count), (0, 1), (0, 1))
     for k, (s, t, i, j) in enumerate(samples):
@@ -47,7 +47,7 @@ def _chosen(xp: Any, x: Array, rows: _Axis, columns: _Axis) -> Array:
 
 
 def _taken(xp: Any, which: Array, rows: _Axis, columns: _Axis) -> tuple[Array, Array]:
-    """Where the chosen corners lie in the tables of both axes, flat."""
+    """Flat positions of the chosen corners in the tables of both axes."""
     rest, j = xp.divmod(which, 2)
     rest, i = xp.divmod(rest, 2)
     s, t = xp.divmod(rest, columns.count)

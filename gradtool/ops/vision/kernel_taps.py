@@ -1,4 +1,4 @@
-"""Where interpolation reads: the taps around positions between the elements of an axis."""
+"""Taps of interpolation: elements around positions between those of an axis."""
 
 from __future__ import annotations
 
