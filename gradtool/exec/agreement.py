@@ -29,11 +29,11 @@ SMALL_CHANGE = 256 * 1024  # bytes that Python and numpy hold beside the arena, 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a plan's run showed beside equal bits. Bytes.
+    """Memory of a plan's run with equal bits. Bytes.
 
-    `planned` is the plan's peak, `arena` that of the written model planned anew, `high_water` where
-    the last byte that a step changed lies (at `least` there), `outside` what was allocated beside
-    the arena.
+    `planned` is the plan's peak, `arena` the peak of the written model planned anew, `high_water`
+    the end of the last byte changed by a step (at least `least`), `outside` the bytes allocated
+    beside the arena.
     """
 
     plan: str
@@ -44,7 +44,7 @@ class Agreement:
     least: int
 
     def problem(self, scratch: int) -> str:
-        """What is not as planned, or nothing."""
+        """The first deviation from the plan, or nothing."""
         if self.arena != self.planned:
             return f"planned {self.planned} bytes, the written model takes {self.arena}"
         if not self.least <= self.high_water <= self.planned:
@@ -104,7 +104,7 @@ def _same(ours: Any, theirs: Any) -> bool:
 def every_plan(
     model: ir.Model, arrays: Arrays, result: Result, names: Iterable[str] | None = None
 ) -> list[Agreement]:
-    """Check all plans there are here, or those named, of the graph that `result` is a run of.
+    """Check all plans there are here, or the named ones, of the graph run for `result`.
 
     They run on its device.
     """

@@ -1,4 +1,4 @@
-"""What callers give for tensors: arrays of numpy, of a device, of other libraries, sparse ones."""
+"""Arrays of callers: of numpy, of a device, of other libraries, sparse ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REFUSALS = (ValueError, TypeError, RuntimeError, BufferError, AttributeError)
 
 
 def array_of(given: Any) -> Any:
-    """What is given as an array that has a shape and a numpy type, without a copy where possible.
+    """Array with a shape and a numpy type from a given object, without a copy where possible.
 
     An array on a CUDA device stays there, as CuPy's; a sparse matrix of SciPy stays sparse.
 
@@ -46,7 +46,7 @@ def is_sparse(given: Any) -> bool:
 
 
 def as_numpy(array: Any) -> np.ndarray[Any, Any]:
-    """What `array_of` returns as an array of numpy."""
+    """Convert a result of `array_of` to an array of numpy."""
     if isinstance(array, np.ndarray):
         return array
     if is_sparse(array):

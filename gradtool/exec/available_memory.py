@@ -50,7 +50,7 @@ def memory() -> tuple[int | None, int | None]:
 
 
 def _addresses() -> int | None:
-    """Bytes that this process may still map, where its system sets a limit."""
+    """Bytes of addresses left to this process, if its system sets a limit."""
     with suppress(ImportError, OSError, ValueError, IndexError):
         import resource
 

@@ -22,7 +22,7 @@ NUMBERS = (int, float)
 
 @dataclass(slots=True)
 class Inlet:
-    """The place of an input, what fits there, and what is there where nothing is given.
+    """The place of an input, its shape and type, and its default.
 
     `shape` is None where it may be any, `dtype` where the input is no tensor; `target` is None
     where the executor has to be asked.  `is_default` says that the default is there now: a step
@@ -117,7 +117,7 @@ class Binding(Tenant):
         return {executor.program.values[v].name: executor.value(v) for v in executor.program.inputs}
 
     def feed(self, given: Given) -> Executor:
-        """Copy what is given to its places, which it `fits`; the executor is ready to step then."""
+        """Copy fitting inputs to their places; the executor is ready to step then."""
         executor = self.enter()
         for inlet in self.inlets:
             array = given.get(inlet.name, inlet)
@@ -159,7 +159,7 @@ class Bindings:
         return tuple(binding.plan for binding in self._latest)
 
     def find(self, given: Given) -> Binding | None:
-        """The binding that what is given fits, if there is one."""
+        """The binding that fits the given inputs, if there is one."""
         for number, binding in enumerate(self._latest):
             if binding.fits(given):
                 if number:
@@ -186,7 +186,7 @@ class Bindings:
 
 
 def inlets(plan: Plan, model: ir.Model, defaults: Given) -> list[Inlet]:
-    """What a plan of a model is fed."""
+    """Inlets of a plan of a model."""
     values = {v.name: v for v in model.graph.inputs}
     found = []
     for number in plan.program.inputs:

@@ -112,7 +112,7 @@ class BoundBody:
             self.load(inputs + k, value)
 
     def nothing(self, index: int) -> Any:
-        """What an output stacks up to when no turn is taken."""
+        """The empty stack of an output when no turn is taken."""
         datum = self.program.values[self.program.outputs[index]]
         known = datum.spec or datum.least
         if known is None:

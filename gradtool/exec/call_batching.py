@@ -19,7 +19,7 @@ Bound = Callable[[], object]
 
 
 class Link(NamedTuple):
-    """What is called, and the number of the step that it belongs to, or the first of several."""
+    """A bound call, and the number of its step, or of the first of several."""
 
     call: Bound
     step: int

@@ -1,4 +1,4 @@
-"""How far the gradients of two runs are apart."""
+"""Distances between the gradients of two runs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from gradtool.shapes.limits import ImpossibleShape
 
 
 class DynamicRegion:
-    """Holds arrays outside the arena from the step that makes them to the last that reads them.
+    """Arrays outside the arena, each held from its definition to its last use.
 
     `bytes` are held now, `peak` were held at most; both count only values that no plan can size.
     """
@@ -78,7 +78,7 @@ class DynamicRegion:
         inputs: Sequence[Any],
         out: Sequence[Spec | None],
     ) -> Sequence[Any]:
-        """What a kernel makes of its inputs."""
+        """Outputs of a kernel."""
         if kernel.chooses:
             allowance.current().require(_least_bytes(step, kernel, inputs))
             return results(xp, kernel, inputs, (), step.attributes)
@@ -86,7 +86,7 @@ class DynamicRegion:
         return results(xp, kernel, inputs, out, step.attributes)
 
     def _out(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec | None]:
-        """What the outputs will be: as planned, or as inferred from the arrays at hand."""
+        """Specs of the outputs: as planned, or as inferred from the arrays at hand."""
         known = [None if v is None else self.program.values[v].spec for v in step.outputs]
         if all(s is not None or v is None for s, v in zip(known, step.outputs, strict=True)):
             return known

@@ -91,7 +91,7 @@ class Executor:
             self.device.from_host(self.arrays[index], array)
 
     def place(self, name: str) -> Any:
-        """Where an input may be written as it is; None where `set_input` has to do it."""
+        """Array of an input to write to directly; None if `set_input` has to do it."""
         index = self._input_number(name)
         datum = self.program.values[index]
         on_host = self.device.xp is np and datum.kind != "host"
@@ -132,7 +132,7 @@ class Executor:
         self._settle()
 
     def _label(self, index: int) -> str:
-        """How messages name a step: its operator and its name, or what it writes."""
+        """Name of a step in messages: its operator and its name, or its first output."""
         step = self.program.steps[index]
         if step.name:
             return f"{step.op} node {step.name!r}"
@@ -227,7 +227,7 @@ class Executor:
                     self.device.from_host(self.arrays[index], array)
 
     def _doubted(self, index: int, bound: Callable[[], object]) -> Callable[[], object]:
-        """A kernel on pieces as large as planned, which updates only what is beyond doubt."""
+        """A kernel on pieces as large as planned; settles pending index checks before updates."""
         steps = self.program.steps
         if self._doubts is None:
             return bound

@@ -1,4 +1,4 @@
-"""What a run is given: arrays by name, held against what the model takes."""
+"""Inputs of a run: arrays by name, checked against the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Given = Mapping[str, Any]
 def fed(
     model: ir.Model, given: Given, source: str = "inputs", also: Iterable[str] = ()
 ) -> tuple[ir.Model, Arrays]:
-    """A model that holds what is given for its initializers, and the arrays for its inputs.
+    """A model holding the values given for its initializers, and the arrays for its inputs.
 
     Inputs come in their types; those that are not given are what they are without.  An input
     whose symbols its shape does not decide is fixed at that shape.  Names among `also`, and those
@@ -44,16 +44,16 @@ def fed(
 
 
 def takers(model: ir.Model) -> dict[str, ir.Value]:
-    """What a run takes by name: inputs and initializers."""
+    """Inputs and initializers of a model by name."""
     return {v.name or "": v for v in (*model.graph.inputs, *model.graph.initializers.values())}
 
 
 def converted(
     model: ir.Model, given: Given, source: str = "inputs", also: Iterable[str] = ()
 ) -> Arrays:
-    """What is given as arrays of the types that the model takes; names among `also` are left out.
+    """Given arrays in the types of the model; names among `also` are left out.
 
-    So are inputs that were set to the value that is given, and those that went with them.
+    So are inputs set to the same value before, and the ones that went with them.
 
     Raises:
         UsageError: no input or initializer has such a name, or an array has another type,
@@ -130,7 +130,7 @@ def _known(value: ir.Value, arrays: Given) -> Iterable[Known]:
 
 
 def defaults(model: ir.Model) -> Arrays:
-    """What scalar inputs are where nobody gives them."""
+    """Default values of scalar inputs."""
     known = TrainingInfo.of(model).defaults
     return {
         v.name or "": np.asarray(known[v.name or ""], v.dtype.numpy())
@@ -144,7 +144,7 @@ def buffers(model: ir.Model) -> set[str]:
 
 
 def _with_buffers(model: ir.Model, arrays: Arrays) -> Arrays:
-    """The arrays given, and what those that are not are without: zero, or a learning rate."""
+    """The given arrays, and defaults of the missing ones: zero, or a learning rate."""
     given = defaults(model) | arrays
     found = sizes(model, given)
     zero = buffers(model)

@@ -55,7 +55,7 @@ def _final(
 
 @dataclass
 class Hooks:
-    """What is called: around steps, around backward nodes, on final gradients."""
+    """Registered callbacks: around steps, around backward nodes, on final gradients."""
 
     before: list[OnStart] = field(default_factory=list)
     after: list[OnEnd] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Hooks:
 
 
 class Shared(Exception):
-    """Gradients that cannot be changed in place, by the names of what they are of."""
+    """Gradients that cannot be changed in place, by the names of their values."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(*names)

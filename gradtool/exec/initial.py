@@ -20,7 +20,7 @@ from gradtool.shapes.inference import register_shapes
 
 
 def initial_values(source: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """What a model's `training_info` computes for its initializers before the first step.
+    """Initializers as a model's `training_info` computes them before the first step.
 
     Raises:
         ModelError: the file is missing, damaged or not a valid model.

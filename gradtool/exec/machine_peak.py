@@ -1,4 +1,4 @@
-"""What this processor reaches: a product of matrices, and a copy larger than caches, measured."""
+"""Peak rates of this processor: a product of matrices, and a copy larger than caches, measured."""
 
 from __future__ import annotations
 

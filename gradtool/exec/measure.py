@@ -1,4 +1,4 @@
-"""What a step really takes: the arena's high-water mark as observed, and everything beside it."""
+"""Measured memory of a step: the arena's high-water mark as observed, and bytes beside it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def timed(executor: Executor, repeat: int) -> list[float]:
 
 
 def fixed_bytes(executor: Executor) -> int:
-    """Where the always-live part of the arena ends."""
+    """End of the always-live part of the arena."""
     ends = [b.offset + b.bytes for b in executor.plan.buffers if b.region in ALWAYS_LIVE]
     return max(ends, default=0)
 
@@ -111,10 +111,10 @@ def _last_change(executor: Executor, start: int, pattern: int) -> int:
 
 
 def beside_arena(executor: Executor) -> tuple[int, int]:
-    """The most that was allocated during a step outside the arena, and what stayed after it.
+    """The most bytes allocated during a step outside the arena, and the bytes left after it.
 
-    Where something stays, another step is measured: the interpreter builds its table of strings
-    anew now and then, which no step does twice in a row.
+    If some are left, another step is measured: the interpreter builds its table of strings
+    anew now and then, but never in two steps in a row.
     """
     executor.step()
     found = _beside_arena(executor)
@@ -187,7 +187,7 @@ def check_arena(executor: Executor) -> None:
 
 
 def _content(held: Any) -> Any:
-    """What is compared: the bits of an array, the words of text, those of each of a sequence."""
+    """Comparable content: the bits of an array, the words of text, those of each of a sequence."""
     if held is None or isinstance(held, list):
         return held and [_content(item) for item in held]
     return held.tolist() if held.dtype.kind == "O" else held.tobytes()

@@ -14,7 +14,7 @@ from gradtool.exec.device import Device
 
 
 class Meter(Protocol):
-    """What is `held` now, and was at `most` since the last `restart`. Bytes."""
+    """Meter of memory: bytes `held` now, and at `most` since the last `restart`."""
 
     @property
     def held(self) -> int:
@@ -48,7 +48,7 @@ def beside(device: Device) -> Iterator[Meter]:
 
 
 class _Traced:
-    """What `tracemalloc` counts."""
+    """Meter by `tracemalloc`."""
 
     @property
     def held(self) -> int:

@@ -84,7 +84,7 @@ def execute(
 
 
 def _finish(model: ir.Model) -> None:
-    """What the command line writes for stock runtimes."""
+    """Finish a model for stock runtimes, as the command line does before it writes."""
     refuse_labels(model)
     inline(model)
     drop_unread(model)
@@ -93,7 +93,7 @@ def _finish(model: ir.Model) -> None:
 
 
 def _measured(place: Path, repeat: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a process that runs the files in a folder says of time and memory."""
+    """Time and memory measured by a process that runs the files in a folder."""
     command = child.running(__name__, str(place), str(repeat), json.dumps(dict(options)))
     malloc = {} if options.get("enable_cpu_mem_arena", True) else {"MALLOC_MMAP_THRESHOLD_": MMAP}
     done = subprocess.run(  # noqa: S603
@@ -133,7 +133,7 @@ def _work(folder: str, repeat: int, options: Mapping[str, Any]) -> None:
 
 
 def _warm_up(options: Mapping[str, Any]) -> None:
-    """Multiply small matrices, for which onnxruntime allocates what it then keeps."""
+    """Multiply small matrices, as onnxruntime keeps the allocations of its first products."""
     import onnx
 
     model = onnx.parser.parse_model(WARM_UP)

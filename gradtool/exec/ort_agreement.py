@@ -62,7 +62,7 @@ def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
 
 
 def _theirs(model: ir.Model, arrays: Arrays, names: Arrays) -> Arrays:
-    """What onnxruntime makes of a model, of some names."""
+    """Results of a model by onnxruntime, of some names."""
     from gradtool.exec import ort
     from gradtool.program.bind_dims import bound
 
@@ -72,7 +72,7 @@ def _theirs(model: ir.Model, arrays: Arrays, names: Arrays) -> Arrays:
 
 
 def _rounding(model: ir.Model, arrays: Arrays, mine: Arrays) -> float:
-    """How far results are off from those in float64; 0 where nothing tells."""
+    """Error of results against float64; 0 where nothing tells."""
     wide = widen(model)
     fed = {n: a.astype(np.float64) if _is_float(a) else a for n, a in arrays.items()}
     try:

@@ -14,7 +14,7 @@ RESET_PEAK = "5"  # proc(5): sets the high-water mark of the resident set to wha
 
 @dataclass(frozen=True)
 class Start:
-    """Where a measurement begins: bytes resident, and those of them that mirror files."""
+    """Start of a measurement: bytes resident, and the ones of them that mirror files."""
 
     resident: int
     of_files: int
@@ -37,7 +37,7 @@ def begin() -> Start | None:
 
 
 def growth(start: Start | None) -> int | None:
-    """The most bytes that were resident since `start` beyond what was then.
+    """Growth of the resident high-water mark since `start`, in bytes.
 
     Pages of files do not count: code that ran for the first time, weights read beside the model.
     """

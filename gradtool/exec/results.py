@@ -1,4 +1,4 @@
-"""What a step computed, taken out of the arena."""
+"""Results of a step, taken out of the arena."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Result:
-    """What a step computed.
+    """Results of a step.
 
     Arrays are copies, or with `copy=False` views of the arena, which lives as long as one of them.
 
@@ -63,7 +63,7 @@ class Result:
         return facts("result of a step", self._facts())
 
     def _facts(self) -> dict[str, object]:
-        """What it has, in numbers: no array is printed."""
+        """Its facts in numbers: no array is printed."""
         found: dict[str, object] = {} if self.loss is None else {"loss": f"{self.loss:.6g}"}
         found |= {"gradients": len(self.gradients), "outputs": len(self.outputs)}
         found["seconds"] = f"{self.seconds:.3g}"
@@ -71,7 +71,7 @@ class Result:
 
 
 def counted(result: Result) -> str:
-    """How many gradients there are; outputs where a model updates its parameters instead."""
+    """Count of gradients; of outputs where a model updates its parameters instead."""
     if result.gradients or not result.outputs:
         return count(len(result.gradients), "gradient")
     return count(len(result.outputs), "output")
@@ -118,7 +118,7 @@ class Outlets:
         self._moved, self._crossed = _moved(executor)
 
     def carry(self) -> None:
-        """Copy the next values that lie elsewhere to where they are read."""
+        """Copy the next values to the places of the current ones, unless they lie there."""
         kept = [(old, new.copy()) for old, new in self._crossed]
         for old, new in self._moved:
             self._copyto(old, new)
@@ -163,7 +163,7 @@ class Outlets:
         return MappingProxyType(found)
 
     def _array(self, place: Place) -> np.ndarray[Any, Any]:
-        """What lies in a place."""
+        """Array of a place."""
         _, array, value = place
         return self._executor.result(value, copy=False) if array is None else array
 

@@ -48,12 +48,12 @@ def home(kernels: Kernels) -> str:
 
 
 def kernels_on(device: str, kernels: Kernels) -> Kernels:
-    """The kernels that run on a device where others are asked for: numpy's are CuPy's on CUDA."""
+    """The kernels on a device for others asked for: numpy's are CuPy's on CUDA."""
     return "cupy" if kernels == "numpy" and device != "cpu" else kernels
 
 
 def require(asked: Asked, device: Device) -> Kernels:
-    """The kernels that run on a device (`kernels_on`), where they can be called.
+    """The kernels to run on a device (`kernels_on`), if they can be called.
 
     Raises:
         DeviceError: native kernels cannot be called there, or CuPy's are not there.

@@ -24,10 +24,10 @@ from gradtool.planning.shared_layout import (
 
 @dataclass(eq=False)
 class Tenant:
-    """A plan that runs in an arena which others use as well; bound while its executor is there.
+    """A plan that runs in a shared arena; bound while its executor is there.
 
-    Of its parameters and its state those among `shared` are the ones that others call the same,
-    and its `parts` lie inside of such, which others have brought before.
+    Of its parameters and its state, `shared` are the ones called the same by other tenants, and
+    `parts` lie inside of values brought by others before.
     """
 
     plan: Plan
@@ -85,7 +85,7 @@ class Store:
         return self.device.view(self.arena, offset, spec.shape, spec.dtype, contiguous(spec))
 
     def span(self, names: Sequence[str]) -> Any:
-        """State of one type that lies one after the other, as one flat array where it lies.
+        """State of one type, adjacent in the arena, as one flat array without a copy.
 
         There may be a few bytes between the values.
         """
@@ -129,7 +129,7 @@ class Store:
         self._bound.append(tenant)
 
     def _held(self, tenant: Tenant) -> frozenset[str]:
-        """What a tenant finds in the arena."""
+        """Names of a tenant's values already in the arena."""
         return frozenset(tenant.shared).intersection(self._filled).union(tenant.parts)
 
     def _move(self, peak: int) -> None:
@@ -155,5 +155,5 @@ class Store:
 
 
 def _own(tenant: Tenant) -> frozenset[str]:
-    """What a tenant shares that is no part of anything."""
+    """Names shared by a tenant, its parts of other values aside."""
     return frozenset(tenant.shared).difference(tenant.parts)

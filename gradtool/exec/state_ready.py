@@ -10,10 +10,10 @@ from gradtool.program import Program
 
 
 class Settling(Protocol):
-    """Who wants to know when state is final, while the step goes on."""
+    """Observer of final state while the step goes on."""
 
     def settled(self, name: str) -> None:
-        """State has the value that the next step begins with, where it lies."""
+        """State has its value for the next step, in its place."""
 
     def between(self) -> None:
         """A node of the step has run."""

@@ -1,4 +1,4 @@
-"""What each step of a plan really takes: seconds, and bytes beside the arena."""
+"""Measured costs of each step of a plan: seconds, and bytes beside the arena."""
 
 from __future__ import annotations
 

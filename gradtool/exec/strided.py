@@ -21,14 +21,14 @@ TYPES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 
 
 class Matrix(NamedTuple):
-    """How a matrix lies: `pitch` elements from row to row, or from column to column."""
+    """Layout of a matrix: `pitch` elements from row to row, or from column to column."""
 
     by_column: bool
     pitch: int
 
 
 def matrix(array: Array) -> Matrix | None:
-    """How the matrices of a stack lie; None if neither rows nor columns are without gaps."""
+    """Layout of the matrices of a stack; None if neither rows nor columns are without gaps."""
     rows, columns = array.shape[-2:]
     down, right = (s // array.itemsize for s in array.strides[-2:])
     if columns == 1 or right == 1:
@@ -123,9 +123,9 @@ def _distances(array: Array, lead: tuple[int, ...]) -> list[int]:
 def _stacks(
     lead: Sequence[int], stacks: Sequence[Sequence[int]]
 ) -> tuple[int, int, tuple[int, ...]]:
-    """How many leading axes are gone through one by one, and what is a stack of equal distances.
+    """Number of leading axes to loop over, and the stack of equal distances behind them.
 
-    That is how many matrices, and how far apart those of each operand are.
+    A stack is a number of matrices, and the distance between two of each operand.
     """
     axis, count, steps = len(lead), 1, (0,) * len(stacks)
     while axis:

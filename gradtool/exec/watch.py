@@ -34,7 +34,7 @@ class Seen:
 
 @dataclass
 class Watch:
-    """What is to be done before and after steps of a program, by their numbers."""
+    """Actions before and after steps of a program, by their numbers."""
 
     executor: Executor
     before: dict[int, list[Act]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a session adds to a batch by itself: the gradient of its loss, the number of its step."""
+"""Additions of a session to a batch: the gradient of its loss, the number of its step."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def scaled(model: ir.Model, batch: Batch, loss_scale: float) -> Batch:
 
 
 def counted(model: ir.Model, batch: Batch, step: int) -> Batch:
-    """A batch that draws as this step, unless it says which."""
+    """A batch with the number of this step for its draws, unless it has one."""
     name = numbers_of(model).get("step")
     return {name: step, **batch} if name else batch

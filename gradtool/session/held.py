@@ -1,4 +1,4 @@
-"""What a session holds from step to step: parameters and state, read by name and written."""
+"""Parameters and state of a session from step to step: read by name and written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StateAccess:
 
     @property
     def _whole(self) -> ir.Model:
-        """What is saved: more than the model that steps, where that is a part of it."""
+        """The model to save: more than the model that steps, where this is a part of it."""
         return self._model
 
     def values(self, *patterns: str, copy: bool = True) -> dict[str, np.ndarray[Any, Any]]:
@@ -74,7 +74,7 @@ class StateAccess:
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
-        """Where parameters and state lie in the arena, in order: offsets and sizes in bytes."""
+        """Spans of parameters and state in the arena, in order: offsets and sizes in bytes."""
         return {name: (b.offset, b.bytes) for name, b in self._store.layout.items()}
 
     def span(self, names: Sequence[str]) -> Any:

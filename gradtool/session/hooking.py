@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Hooking:
-    """What may be called in the course of a step; each method returns what takes it back."""
+    """Callbacks in the course of a step; each method returns a function that removes its own."""
 
     _hooks: Hooks
     _gradients: dict[str, str]

@@ -100,7 +100,7 @@ class Session(Updating, Hooking):
         return Sums(resident, self._store)
 
     def _keeping(self, patterns: Sequence[str]) -> ir.Model:
-        """The graph that also returns the gradients that match."""
+        """The graph with the matching gradients as further outputs."""
         if not patterns:
             return self._model
         inner = inner_gradients(self._model) | self._gradients
@@ -188,12 +188,12 @@ class Session(Updating, Hooking):
             self._sums.feed({}, 1.0).enter()
 
     def _fed(self, batch: Batch) -> Binding:
-        """What takes a step, fed."""
+        """The binding of a step, fed with a batch."""
         self._expect_updates()
         return self._train.feed(batch)
 
     def _expect_updates(self) -> None:
-        """Let updates have room when a step is bound, which says in which order sums lie."""
+        """Expect the updates before a step is bound: this fixes the order of the sums."""
         if self._sums is not None:
             self._sums.expect()
 
@@ -258,7 +258,7 @@ class Session(Updating, Hooking):
     def _watched(
         self, binding: Binding, batch: Batch, scale: float | None
     ) -> tuple[Binding, Watch]:
-        """A binding that was fed, and a watch over it with all that hooks ask for."""
+        """A fed binding, and a watch over it with all hooks."""
         while True:
             watch = Watch(binding.enter())
             try:

@@ -1,4 +1,4 @@
-"""Sums of gradients that steps add to, and the updates that are made of them."""
+"""Accumulated gradients of steps, and the updates by them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradtool.session.held import StateAccess
 
 
 class Sums:
-    """The half of a step that updates, and what it updates by."""
+    """The half of a step that updates, and its accumulated gradients."""
 
     def __init__(self, updates: Resident, store: Store) -> None:
         self.updates = updates
