@@ -1,4 +1,4 @@
-"""What `gradtool recompute` is asked for, as flags: a budget, a slowdown, a plan in a file."""
+"""Flags of `gradtool recompute`: a budget, a slowdown, a plan in a file."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def goal_of(options: Mapping[str, Any]) -> str:
 
 
 def within_limit(options: Mapping[str, Any], spent: float) -> dict[str, Any]:
-    """The options with the seconds that `--time-limit` leaves for the search, of those `spent`.
+    """The options with the rest of `--time-limit` for the search, after `spent` seconds.
 
-    Writing takes about as long as reading did, so that is set aside too.
+    Writing takes about as long as reading did, so as much is set aside too.
     """
     limit = options["time_limit"]
     left = limit if limit is None else max(limit - 2 * spent, LEAST_SHARE * limit)
@@ -57,7 +57,7 @@ def within_limit(options: Mapping[str, Any], spent: float) -> dict[str, Any]:
 
 
 def asked(options: Mapping[str, Any]) -> RecomputeOptions:
-    """What the flags ask for."""
+    """Recompute options by the flags."""
     given = {name: options[name] for name in options_of(RecomputeOptions)}
     checkpoints = checkpoint_names(given["checkpoints"]) if given["checkpoints"] else None
     return RecomputeOptions(**given | {"checkpoints": checkpoints})

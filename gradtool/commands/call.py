@@ -1,4 +1,4 @@
-"""How a command is called: its own flags, and those of `gradtool`, which go before and after it."""
+"""Calls of a command: its own flags, and those of `gradtool`, before it or after it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPILOG = "-v, -q, --color, --config, --no-config and --allow-code go here too: s
 
 @dataclass(frozen=True)
 class Call:
-    """What a command line says beside the options of its command.
+    """A command line beside the options of its command.
 
     `given` are the parameters that are there, by name, whatever their value; `line` is all that
     follows `gradtool`, as it was written.  `outputs` are files to write by flag, of which the one
@@ -156,13 +156,13 @@ def as_command(name: str) -> Callable[[Callable[..., Any]], Command]:
 
 
 def _texts(value: Any) -> list[str]:
-    """The texts that a parameter has, each of which may be a path."""
+    """Texts of a parameter, each perhaps a path."""
     values = value if isinstance(value, list | tuple) else [value]
     return [text.removeprefix("@") for text in values if isinstance(text, str) and text != "-"]
 
 
 def _call(ctx: click.Context, command: Command) -> Call:
-    """What was said before and after the command; of two values the later one."""
+    """The call with flags before and after the command; of two values the later one."""
     said: dict[str, Any] = {"verbose": 0}
     for place in filter(None, (ctx.parent, ctx)):
         for name in _EVERYWHERE:
@@ -194,7 +194,7 @@ def _call(ctx: click.Context, command: Command) -> Call:
 
 
 def _flag(parameter: click.Parameter) -> str:
-    """What people call a parameter."""
+    """Name of a parameter for people."""
     is_option = isinstance(parameter, click.Option)
     return parameter.opts[0] if is_option else parameter.human_readable_name.strip("[].")
 

@@ -1,4 +1,4 @@
-"""What `gradtool check` does: cases are measured and judged, and baselines recorded."""
+"""Steps of `gradtool check`: cases are measured and judged, and baselines recorded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Measured = list[tuple["Case", "Outcome", "Baseline | None"]]
 def judged(
     reporter: Reporter, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
 ) -> GateRun:
-    """The cases measured, judged, and recorded where that is asked for."""
+    """The cases measured, judged, and recorded if asked for."""
     from gradtool.check.thresholds import parse_threshold
     from gradtool.check.verdicts import Rules, verdicts
     from gradtool.reports.gate import GateRun
@@ -70,7 +70,7 @@ def _outcomes(reporter: Reporter, cases: Sequence[Case], flags: Mapping[str, Any
 
 
 def _as_recorded(config: Config, case: Case) -> Case:
-    """A case that says nothing about kernels, with those of its baseline."""
+    """A case with the kernels of its baseline, unless it has its own."""
     from gradtool.check import baselines
     from gradtool.operators.kernel_sets import AUTO
     from gradtool.workloads.names import KERNELS, options_for
@@ -136,7 +136,7 @@ def _against(
 def _earlier(
     revision: Revision, configuration: Path, cases: Sequence[Case]
 ) -> tuple[list[Case], dict[str, Outcome]]:
-    """The cases that the revision has, and by name what is wrong with the files of others."""
+    """Cases of the revision, and by name the outcomes of others with unreadable files."""
     from gradtool.check.verdicts import Outcome
 
     there, wrong = [], {}
@@ -192,7 +192,7 @@ def _record(
 def _remarks(
     reporter: Reporter, config: Config, told: Sequence[Judged], flags: Mapping[str, Any]
 ) -> None:
-    """What is to be said beside the verdicts."""
+    """Say remarks beside the verdicts."""
     from gradtool.check import baselines
     from gradtool.text.words import some
 

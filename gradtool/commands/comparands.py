@@ -1,4 +1,4 @@
-"""What `gradtool compare` is given, as sides: models are planned, files are read."""
+"""Sides of `gradtool compare`: models are planned, files are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUFFIX = ".json"
 def both_sides(
     call: Call, sources: Sequence[str], options: Mapping[str, Any]
 ) -> tuple[list[Snapshot], list[Snapshot]]:
-    """What was before and what is now; one model is both, under two plans.
+    """Snapshots before and now; one model is both, under two plans.
 
     Raises:
         UsageError: there are not two things to compare, or one cannot be read.
@@ -62,7 +62,7 @@ def _kernels(files: Iterable[str]) -> dict[str, Any]:
 def _require_use(
     sources: Sequence[str], models: Sequence[str], plans: Sequence[str], model: str | None
 ) -> None:
-    """Refuse what is named beside files that have no use for it.
+    """Refuse options of no use to the files beside them.
 
     Raises:
         UsageError: two plans are, and there is one model; or a model is, and no file is a plan.
@@ -103,7 +103,7 @@ def _planned(opened: Opened, plan: str, *, said: Sequence[str]) -> Snapshot:
 
 
 def _file_snapshots(source: str, whose: Opened | None) -> list[Snapshot]:
-    """What a file says; of a plan, with its model, all there is to know."""
+    """Snapshots in a file; of a plan, with its model, all there is to know."""
     from gradtool.comparison.snapshots import is_plan_file, of_plan, read_snapshots
 
     if whose is None or not is_plan_file(source):

@@ -1,4 +1,4 @@
-"""What budgets cost, and what batches fit: `recompute --frontier` and `--max-batch`."""
+"""Frontier of budgets, and the largest batches: `recompute --frontier` and `--max-batch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model is meant where none is named, and what the configuration says of it."""
+"""Resolution of the model if none is named, and of its options in the configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOSS = ("loss", "labels", "head_grads")  # one choice: which value the gradients
 
 @dataclass(frozen=True)
 class Sizes:
-    """What settles open sizes, as flags: --dim, --shape, --batch, and --set."""
+    """Flags for open sizes: --dim, --shape, --batch, and --set."""
 
     dims: Sequence[str] = ()
     shapes: Sequence[str] = ()
@@ -31,7 +31,7 @@ class Sizes:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Sizes:
-        """Those among the options of a command."""
+        """The sizes among the options of a command."""
         return cls(**{each.name: options[each.name] for each in fields(cls)})
 
 
@@ -103,7 +103,7 @@ def remember(path: str) -> None:
 
 
 def _key() -> str | None:
-    """What the last run in this folder is remembered by: its real path."""
+    """Key of the last run in this folder: its real path."""
     from gradtool.io.remembered import LAST
 
     return LAST.key(os.fsencode(Path.cwd().resolve()))
@@ -125,7 +125,7 @@ def _cases(call: Call) -> Sequence[Case]:
 
 
 def _sizes(case: Case, given: Sizes, *, sized: bool) -> Sizes:
-    """What a case has, as flags, that the command line says nothing of; values at least."""
+    """Sizes of a case, as flags, without those on the command line; values at least."""
     values = _flags(case.values, given.values)
     if not sized or given.shapes or given.batch is not None:
         return Sizes(values=values)
@@ -155,7 +155,7 @@ def _options(said: frozenset[str], case: Case, known: Mapping[str, Any]) -> dict
 def _say_case(
     reporter: Reporter, cases: Sequence[Case], sizes: Sizes, options: Mapping[str, Any]
 ) -> None:
-    """Name the case that something is taken of, and what."""
+    """Name the case of the sizes and options taken from it."""
     parts = [*sizes.dims, *sizes.shapes, *([f"batch {sizes.batch}"] if sizes.batch else [])]
     parts += sizes.values
     parts += [name.replace("_", "-") for name in sorted(options)]

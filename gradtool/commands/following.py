@@ -1,4 +1,4 @@
-"""Who follows a training on the command line: lines as it goes on."""
+"""Progress of a training on the command line: lines as it goes on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Follower(Watcher):
             self._reporter.explain(fit_table(fit.memory, fit.candidates, fit.chosen))
 
     def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
-        """Show a step that is done, where it is time to."""
+        """Show a finished step when a line is due."""
         now = time.perf_counter()
         latest, self._last = now - self._last, now
         self._seconds += (WEIGHT if self._steps > 1 else 1.0) * (latest - self._seconds)

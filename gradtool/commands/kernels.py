@@ -30,7 +30,7 @@ def available(reporter: Reporter, asked: Kernels) -> Kernels:
 def say_both(
     reporter: Reporter, model: ir.Model, dims: Mapping[str, int], asked: Kernels, found: Kernels
 ) -> None:
-    """What a step takes on the kernels that it is planned for, and on those found to run it."""
+    """Say the peaks of a step on the kernels it is planned for, and on those found to run it."""
     from gradtool.exec.run import planned
     from gradtool.text.units import format_bytes
     from gradtool.workloads.names import KERNELS

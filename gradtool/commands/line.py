@@ -50,7 +50,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def explain(error: BaseException, given: list[str], where: str = "") -> int:
-    """Say what went wrong in one line, and `where`, and return the exit code."""
+    """Print an error in one line, after `where`, and return the exit code."""
     match error:
         case GradtoolError():
             if isinstance(error, NodeFailed):
@@ -81,7 +81,7 @@ def explain(error: BaseException, given: list[str], where: str = "") -> int:
 
 
 def _said(error: click.ClickException, given: list[str]) -> str:
-    """What click says, with our suggestion for a flag that is not there."""
+    """Message of click, with our suggestion for an unknown flag."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return error.format_message().rstrip(".")
     wrong = error.option_name
@@ -94,7 +94,7 @@ def _said(error: click.ClickException, given: list[str]) -> str:
 
 
 def _trace(error: BaseException | None, given: list[str]) -> None:
-    """Show where an error comes from, to those who ask for more."""
+    """Show the traceback of an error if --verbose is given."""
     verbose = any(a == "--verbose" or (a.startswith("-v") and set(a[1:]) == {"v"}) for a in given)
     if verbose and error is not None:
         import traceback

@@ -119,7 +119,7 @@ def report(
 
 @dataclass(frozen=True)
 class Asked:
-    """What is laid out, and on what; `told` is what there is to say of the link and of times."""
+    """Layout to compute, and its machine; `told` are remarks on the link and on times."""
 
     source: str
     paper: PaperTraining
@@ -202,7 +202,7 @@ class Prices:
 
 
 def _prices(path: str | None, kernels: Kernels, reporter: Reporter) -> Prices:
-    """Those of a file; a line says where they are of other kernels than what is laid out."""
+    """Prices of a file; a line says so if they are of kernels other than the planned ones."""
     from gradtool.program import profile
     from gradtool.training.reference_machine import step_seconds
 
@@ -224,7 +224,7 @@ def _prices(path: str | None, kernels: Kernels, reporter: Reporter) -> Prices:
 
 
 def _replicas(ranks: int, options: dict[str, Any]) -> int:
-    """How many ranks have the same stage; all have the whole model where there are none.
+    """Number of ranks with the same stage; without stages, all ranks.
 
     Raises:
         UsageError: stages do not divide the ranks, or a file cannot be written.

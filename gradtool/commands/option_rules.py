@@ -1,4 +1,4 @@
-"""Which options mean something together, by command: what would do nothing is refused.
+"""Combinations of options, by command: flags without effect are refused.
 
 A table of rules.  In their texts `{name}` stands for the flag of a parameter.
 """
@@ -308,7 +308,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
 def refuse(
     command: str, said: Said, flags: Mapping[str, str], records: Sequence[type[Any]] = ()
 ) -> None:
-    """Refuse a command line of which a part does nothing, by its rules and those of its records.
+    """Refuse flags without effect on a command line, by its rules and its records' rules.
 
     Raises:
         UsageError: naming the flags.

@@ -1,4 +1,4 @@
-"""What commands write: results on stdout, remarks on stderr, in characters the stream has."""
+"""Output of commands: results on stdout, remarks on stderr, in characters the stream has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reporter:
-    """Where a command writes; a quiet one leaves remarks out, a verbose one says how."""
+    """Output of a command; a quiet one leaves remarks out, a verbose one adds details."""
 
     color: Color = "auto"
     quiet: bool = False
@@ -82,7 +82,7 @@ class Reporter:
             render(table, stderr_console(self.color))
 
     def bar(self, description: str, total: int | None = None) -> AbstractContextManager[Bar]:
-        """How far a task is, on terminals."""
+        """Progress bar of a task, on terminals."""
         from gradtool.reports.progress import bar
 
         return bar(description, total, color=self.color, quiet=self.quiet)

@@ -57,7 +57,7 @@ def plan_names(
 
 
 def strategy_named(name: str) -> Strategy:
-    """How to plan by a name; a plan in a file is called by the file.
+    """Strategy by name; a plan in a file is called by the file.
 
     Raises:
         UsageError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""A model planned in one way or several, and what is printed of that."""
+"""Plans of a model, made in one way or several, and their tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Plans:
         return [Row(name, each, flops, extra_of(work, each)) for each in self.found]
 
     def notes(self, *, verbose: bool) -> list[str]:
-        """What is to be said of them; with `verbose`, also how they were found."""
+        """Remarks on the plans; with `verbose`, also on their search."""
         return [
             line
             for each in self.found

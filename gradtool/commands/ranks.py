@@ -1,4 +1,4 @@
-"""Options of commands that run on several ranks, and what those do at their beginning and end."""
+"""Options of commands on several ranks, and their beginning and end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def options(function: F) -> F:
 
 
 def starts_ranks(ranks: int | None) -> bool:
-    """Whether this process only starts those that do the work."""
+    """Whether this process only starts the ranks."""
     return ranks is not None and ranks > 1 and not is_rank()
 
 

@@ -77,7 +77,7 @@ def command(
 
 
 def _require_open(opened: Opened, dims: Sequence[str], shapes: Sequence[str]) -> None:
-    """Refuse a flag that fixes the batch that is looked for."""
+    """Refuse flags that fix the batch of --max-batch."""
     varied = opened.batch
     for each in dims:
         if each.partition("=")[0] == varied:

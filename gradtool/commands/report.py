@@ -130,7 +130,7 @@ def command(
 
 
 def _savings(reporter: Reporter, opened: Opened) -> tuple[Saving, ...]:
-    """What keeping less of forward saves in a model, before anything is planned."""
+    """Savings of residuals in a model, before anything is planned."""
     from gradtool.workloads.savings import savings
 
     with reporter.bar(f"weighing what {opened.name} keeps"):

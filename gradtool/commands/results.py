@@ -1,4 +1,4 @@
-"""What `gradtool train` leaves: the files to write, and what becomes of weights that cannot be."""
+"""Results of `gradtool train`: the files to write, and weights whose file cannot be written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Results:
 
     @classmethod
     def of(cls, source: str, folder: str, options: Mapping[str, Any]) -> Results:
-        """What a command shall write; refused now if a path cannot be written.
+        """Files of a command; refused now if a path cannot be written.
 
         Raises:
             UsageError: naming the path, or what goes with what.
@@ -64,7 +64,7 @@ class Results:
         return made
 
     def require(self, *, force: bool) -> None:
-        """Refuse paths that cannot be written, or where something is already unless by `force`.
+        """Refuse paths not writable, or in existence unless by `force`.
 
         Raises:
             UsageError: naming the path.
@@ -77,7 +77,7 @@ class Results:
 
     @property
     def adapters(self) -> list[str]:
-        """The files that are written beside a model that has adapters."""
+        """Adapter files beside a model with adapters."""
         from gradtool.commands.writing import unlinked
         from gradtool.workloads.lora_files import adapter_path
 
@@ -131,7 +131,7 @@ class Results:
         return [self.models[what], *(self.adapters if what == "lora" else ())]
 
     def kept(self, trainer: Trainer, error: Exception) -> str:
-        """What has ended a training, and where the weights are that no checkpoint has."""
+        """The reason a training ended, and the place of weights without a checkpoint."""
         step = trainer.lost
         if step is None:
             return str(error)

@@ -270,7 +270,7 @@ def _planned(
     reporter: Reporter, training: ir.Model, plan: str, arrays: Any, kernels: Kernels, *,
     is_auto: bool,
 ) -> tuple[ir.Model, Kernels]:  # fmt: skip
-    """The training graph as a plan has it, for the sizes of the inputs, and what that is for.
+    """The training graph by a plan, for the sizes of the inputs, and the kernels of the plan.
 
     Without a word about kernels they are those of a file's plan; CuPy's follow one for numpy's.
     """

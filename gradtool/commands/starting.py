@@ -1,4 +1,4 @@
-"""What `gradtool init` does: models become cases, cases are planned, a configuration is written."""
+"""Steps of `gradtool init`: models become cases, are planned, and a configuration is written."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def write(path: Path, text: str) -> None:
 def _tables(
     reporter: Reporter, path: Path, models: Sequence[str], plan: str, sizes: Sizes
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The table of each model that can be read, and what is wrong with the others."""
+    """Tables of the readable models, and the errors of the others."""
     from gradtool.check.starter import case_names
     from gradtool.io import parse_dim, parse_set
 

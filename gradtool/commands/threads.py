@@ -1,4 +1,4 @@
-"""How many threads the matrix products of the command line take, and how they wait.
+"""Number of threads of the command line's matrix products, and their way of waiting.
 
 The number is fixed before numpy is loaded, so that bits depend on neither the load of the machine
 nor, by default, on its cores.  OpenBLAS, the library of numpy's own packages, waits for its threads
@@ -63,7 +63,7 @@ def _chosen(ctx: click.Context, param: click.Parameter, value: int | None) -> in
 
 
 def option(command: Any) -> Any:
-    """`--threads N`, for commands that run what they are given."""
+    """`--threads N`, for commands that run models."""
     return click.option(
         "--threads",
         type=click.IntRange(min=1),

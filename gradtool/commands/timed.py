@@ -1,4 +1,4 @@
-"""What `gradtool run` measures node by node: a profile, a trace, a page."""
+"""Measurements of `gradtool run`, node by node: a profile, a trace, a page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def profile(
 
 
 def costs(model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: int) -> StepCosts:
-    """What each step of a run takes."""
+    """Measured costs of each step of a run."""
     from gradtool.exec.step_costs import step_costs
     from gradtool.program.profile import REPEATS
 
@@ -47,7 +47,7 @@ def costs(model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: i
 
 
 def drawn(options: Mapping[str, Any]) -> dict[str, Callable[[StepCosts, str, Any], str]]:
-    """What is drawn of the steps of a run, by file."""
+    """Drawings of the steps of a run, by file."""
     from gradtool.reports.roofline_page import roofline_page
     from gradtool.reports.trace import measured_trace
 

@@ -211,7 +211,7 @@ def _finish(
     source: str,
     options: dict[str, Any],
 ) -> None:
-    """Write what was trained, then the trace of what all ranks have done.
+    """Write the trained weights, then the trace of all ranks.
 
     Raises:
         UsageError: something could not be written, and where its weights are.
@@ -238,14 +238,14 @@ def _finish(
 
 
 def _events(folder: str | None, group: Group) -> list[Watcher]:
-    """Who writes events for TensorBoard: the first rank, if anybody wants them."""
+    """Writer of events for TensorBoard: on the first rank, if wanted."""
     from gradtool.training.tensorboard import TensorBoard
 
     return [TensorBoard(folder)] if folder is not None and group.rank == 0 else []
 
 
 def recipe_of(reporter: Reporter, loaded: ir.Model, options: GradOptions) -> Recipe:
-    """What makes training graphs of a model, and their options."""
+    """Recipe of training graphs of a model, with their options."""
     from gradtool.training.graphs import Recipe
 
     return Recipe(_Differentiate(reporter, loaded), options)

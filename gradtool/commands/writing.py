@@ -122,7 +122,7 @@ def unlinked(path: str, flag: str = "-o") -> str:
 
 
 def _show(reporter: Reporter, both: Plans, written: tuple[str, int], form: str) -> None:
-    """What a plan saves: a remark where stdout is the model's."""
+    """Show the savings of a plan: a remark if stdout is the model's."""
     path, size = written
     if path == "-":
         from gradtool.reports.plans import one_line
