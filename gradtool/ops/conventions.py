@@ -34,7 +34,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Convention:
-    """A row of the table: where, which gradient, and what others do."""
+    """A row of the table: place, gradient, and the gradients of other tools."""
 
     operators: tuple[str, ...]
     point: str

@@ -228,14 +228,14 @@ class _Driver:
         return self.stamps.emit(node, (*node.inputs, *node.outputs, *dys), by)
 
     def _nothing(self, node: ir.Node) -> list[ir.Value | None]:
-        """The gradients of what flows into empty results: a sum of no terms."""
+        """The gradients through empty results: a sum of no terms."""
         values = (*node.inputs, *captured(node))
         return [self.op.zeros_like(v) if v is not None and self._takes(v) else None for v in values]
 
     def _deliver(
         self, node: ir.Node, entry: gradients.Gradient, grads: Sequence[ir.Value | None]
     ) -> None:
-        """Add what a rule returned to the gradients of the inputs, then of captured values."""
+        """Add the results of a rule to the gradients of the inputs, then of captured values."""
         values = (*node.inputs, *captured(node))
         if any(v is not None and self._takes(v) for v in values[len(grads) :]):
             raise ModelError(

@@ -1,4 +1,4 @@
-"""Elementwise operators as formulas, each of which is written once.
+"""Elementwise operators as formulas, each written once.
 
 A formula is `f(op, *inputs, **attributes)`: `op` has the operators of ONNX by name, values have
 `+ - * /`, and attributes have the defaults of the standard.  From it follow the kernel
@@ -100,7 +100,7 @@ class Formula:
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """The attributes that have a default."""
+        """The attributes with a default."""
         found = inspect.signature(self.formula).parameters.values()
         return {p.name: p.default for p in found if p.default is not p.empty}
 
@@ -116,7 +116,7 @@ FORMULAS = Registry[Formula]("formula")
 def elementwise(
     name: str, *, over: tuple[int, ...] | None = None, **declared: Any
 ) -> Callable[[F], F]:
-    """Register the decorated formula as the operator `name`, with what `Formula` says of it.
+    """Register the decorated formula as the operator `name`, with the fields of its `Formula`.
 
     Its result may lie over any of its inputs, unless `over` says over which.
     """
@@ -147,13 +147,13 @@ def find(name: str) -> Formula | None:
 
 
 def attributes(node: ir.Node) -> dict[str, Any]:
-    """The attributes of a node that has a formula, defaults included."""
+    """The attributes of a node with a formula, defaults included."""
     found = FORMULAS.find(node.domain, node.op_type, 1)
     assert found is not None  # noqa: S101 - the callers' operators have one
     return found.defaults | arguments(node)
 
 
 def elementwise_operators() -> list[str]:
-    """The standard operators that are elementwise, by name."""
+    """The elementwise standard operators, by name."""
     declared = (formula.op for formula in FORMULAS.entries() if not formula.domain)
     return sorted({*OPERATIONS, *OTHERS, *declared})

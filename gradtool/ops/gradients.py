@@ -112,7 +112,7 @@ def _no_gradient(op: Builder, node: Node, *dys: Tensor | None) -> Gradients:
 
 
 def find(domain: str, op: str, version: int) -> Gradient | None:
-    """The rule of an operator at an opset version, or None. The newest that is old enough wins."""
+    """The rule of an operator at an opset version, or None. The newest old enough wins."""
     return RULES.find(domain, op, version)
 
 

@@ -1,4 +1,4 @@
-"""Kernels: what computes one operator, and what it declares about memory beforehand.
+"""Kernels: functions that compute one operator, and their declarations about memory.
 
 A kernel is `function(xp, *inputs, out, work, **attributes)`: the ONNX signature, plus where to
 write.  `out` is one array per output of the operator (None where it is not wanted, which may be
@@ -76,7 +76,7 @@ class Kernel:
 
     @property
     def chooses(self) -> bool:
-        """Whether sizes and types of the results are what a call makes of its inputs."""
+        """Whether a call chooses sizes and types of its results."""
         return self.allocating or self.dynamic is not None
 
     def windows(

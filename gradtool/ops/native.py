@@ -71,7 +71,7 @@ def native(
     rows_out: tuple[int, ...] = (),
     method: Callable[..., str] = lambda *_inputs, **_rest: "",
 ) -> Callable[[Callable[..., Bound]], Callable[..., Bound]]:
-    """Register the decorated function as what binds the native kernel of operator `name`."""
+    """Register the decorated function to bind the native kernel of operator `name`."""
 
     def register(bind: Callable[..., Bound]) -> Callable[..., Bound]:
         NATIVE.add(
@@ -91,7 +91,7 @@ def find(domain: str, op: str, version: int) -> Native | None:
 
 
 def are_floats(*specs: Spec | None) -> bool:
-    """Whether all that are there are float32, the one type of the library."""
+    """Whether all present arrays are float32, the one type of the library."""
     return all(spec is None or spec.dtype == np.float32 for spec in specs)
 
 
@@ -101,7 +101,7 @@ def room(size: int) -> list[Spec]:
 
 
 def in_turn(*calls: Bound) -> Bound:
-    """Several calls as one: those of the library that follow each other are one call of it."""
+    """Several calls as one: adjacent calls of the library become one call of it."""
     linked = list(_linked(parts_of(calls)))
     return linked[0] if len(linked) == 1 else _InTurn(linked)
 

@@ -42,7 +42,7 @@ def attention_grad(
     kv_num_heads: int | None = None, softcap: float = 0.0, softmax_precision: int | None = None,
     qk_matmul_output_mode: int = 0, left_window_size: int = -1, right_window_size: int = -1,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients by q, all keys and values (those of the past first), and, if there is one, a mask.
+    """Gradients by q, all keys and values (past ones first), and, if there is one, a mask.
 
     With `s = q kᵀ · scale`, `t = softcap(s)`, `p = softmax(t + bias)`, `y = p v`:
 

@@ -199,7 +199,7 @@ class _Form:
         return self.op.swap_axes(rows_of(self.op, mask, at), -2, -1)
 
     def of_mask(self, ds: Tensor, mask: Tensor) -> Tensor:
-        """The gradient of scores, keys by queries, summed over what a mask is broadcast over."""
+        """The gradient of scores, keys by queries, summed over the broadcast axes of a mask."""
         ds = self.by_head(self.op.swap_axes(ds, -2, -1))
         if self.rows.count == 1:
             ds = self.op.unbroadcast(ds, mask)

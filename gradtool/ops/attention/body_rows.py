@@ -1,4 +1,4 @@
-"""Rows a block at a time: what the bodies of attention loop over."""
+"""Blocks of rows, the loops of the bodies of attention."""
 
 from __future__ import annotations
 

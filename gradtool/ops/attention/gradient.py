@@ -45,7 +45,7 @@ def attention(op: Builder, node: Node, *dys: Tensor) -> Gradients:
 def fused_attention(
     op: Builder, node: Node, dy: Tensor | None, dlse: Tensor | None = None
 ) -> Gradients:
-    """`Y, lse = FusedAttention(Q, K, V, *masks)`: of forward the operands and `lse` are kept.
+    """`Y, lse = FusedAttention(Q, K, V, *masks)`: operands and `lse` are the residuals.
 
     A mask takes the square of the sequence, and so does its gradient: only those that are wanted
     are computed.
@@ -78,7 +78,7 @@ def _unsure(heads: Dim, groups: Dim) -> bool:
 def _parted(
     op: Builder, new: Tensor, past: Tensor | None, used: Tensor | None, shown: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of new and past keys (or values), from those of all.
+    """The gradients of new and past keys (or values), from the gradients of all.
 
     These come by their use, and by the output that shows them, which is [B, G, T, D].
     """

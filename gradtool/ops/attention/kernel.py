@@ -88,7 +88,7 @@ def attention(
     work: Arrays,
     **attributes: Any,
 ) -> None:
-    """`Y = softmax(q kᵀ · scale + bias) v`, and the keys, values and scores that are asked for.
+    """`Y = softmax(q kᵀ · scale + bias) v`, and the keys, values and scores asked for.
 
     A row that may not look at any key is zero.  Scores are shown on the way, so that Y does not
     depend on whether they are.
@@ -126,7 +126,7 @@ def attention(
 
 
 def _present(xp: Any, n: Shape, out: Array | None, past: Array | None, new: Array) -> None:
-    """All keys (or values): those of the past, then the new ones."""
+    """All keys (or values): past ones, then new ones."""
     if out is not None:
         xp.copyto(out[:, :, n.past :], new)
         if past is not None:

@@ -47,7 +47,7 @@ from gradtool.ops.shared.types import Array, Arrays
 
 
 def _flags(n: Shape, masks: Sequence[Array | Spec]) -> dict[str, Spec]:
-    """Room for what boolean masks hide."""
+    """Workspace for boolean masks."""
     shapes = [mask.shape for mask in masks if mask.dtype == np.bool_]
     spans = sizes_of(n, None, whole=False)
     most = max((seen_by(n, shape, s, t) for shape in shapes for s, t in spans), default=0)
@@ -154,7 +154,7 @@ def _backward_room(
     of: Sequence[int],
     out: Sequence[Array | Spec | None],
 ) -> dict[str, Spec]:
-    """The buffers of the gradients that are not None in `out`."""
+    """The buffers of the gradients wanted in `out`."""
     room = backward_room(n, None, None, q, None, 0, out[:3]) | _flags(n, masks)
     if n.dtype == q.dtype:
         del room["dy"]

@@ -57,7 +57,7 @@ def accumulate(
 
 
 def add_to_mask(xp: Any, dmask: Array, block: Block, ds: Array, scratch: Array) -> None:
-    """Add the gradient of the scores, summed over what the mask is broadcast over."""
+    """Add the gradient of the scores, summed over the broadcast axes of the mask."""
     target = part(dmask, block)[..., : ds.shape[3]]
     ds = ds[..., : target.shape[3]]
     axes = tuple(a for a in range(3) if target.shape[a] == 1 and ds.shape[a] != 1)

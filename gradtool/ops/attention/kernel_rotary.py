@@ -22,7 +22,7 @@ def _heads(x: Array, num_heads: int) -> Array:
 
 
 def _halves(x: Array, size: int, interleaved: int) -> tuple[Array, Array]:
-    """The two coordinates of each pair that is rotated."""
+    """The two coordinates of each rotated pair."""
     if interleaved:
         return x[..., :size:2], x[..., 1:size:2]
     return x[..., : size // 2], x[..., size // 2 : size]

@@ -35,7 +35,7 @@ def keys_of(a: Array | None, n: Shape) -> Array | None:
 
 
 def scores_of(a: Array | None, n: Shape) -> Array | None:
-    """Scores that are shown, or their gradient, as a view [B, G, n, S, T]."""
+    """The output of scores, or its gradient, as a view [B, G, n, S, T]."""
     if a is None:
         return None
     return a.reshape(n.batch, n.groups, n.heads, n.queries, n.keys)

@@ -1,4 +1,4 @@
-"""The scores of a block of attention: what is hidden, and the exponentials."""
+"""The scores of a block of attention: masks and exponentials."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def hide_by(xp: Any, seen: Array, scores: Array, flags: Array, fill: float) -> N
 
 
 def hide_diagonals(xp: Any, n: Shape, scores: Array, offset: int, line: Array, fill: float) -> None:
-    """Hide what is outside of `low <= column - row - offset <= high`.
+    """Hide scores outside of `low <= column - row - offset <= high`.
 
     The flags of all rows are one line, seen shifted by one from row to row.
     """
@@ -210,7 +210,7 @@ def backward_room(
     mode: int,
     out: Sequence[Array | Spec | None],
 ) -> dict[str, Spec]:
-    """The buffers of the gradients that are not None in `out`."""
+    """The buffers of the gradients wanted in `out`."""
     dq, dk, dv, dmask = (*out, None)[:4]
     b, g, rows = n.at_once
     room = _shared_room(n, mask, lens, every=False, whole=dscores is not None)

@@ -105,7 +105,7 @@ def _results(op: Builder, node: ir.Node) -> list[ir.Value]:
 
 
 def take_over(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> None:
-    """Let the values of `after` take the names and the readers of those of `before`.
+    """Let the values of `after` take over the names and the readers of `before`.
 
     Whatever graph returns the old ones still does: see `return_instead`.
     """
@@ -120,7 +120,7 @@ def take_over(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> None:
 
 
 def _known_sizes(old: ir.Shape, new: ir.Shape | None) -> ir.Shape:
-    """The sizes of `old`; where they are open, those of `new` that are not."""
+    """The sizes of `old`, the open ones from `new` if known there."""
     if new is None or len(old) != len(new) or old.is_static():
         return old
     if not any(isinstance(b, int) > isinstance(a, int) for a, b in zip(old, new, strict=True)):

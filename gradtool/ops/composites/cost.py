@@ -1,4 +1,4 @@
-"""Costs of composites that have no formula: what each node of their bodies costs at these sizes."""
+"""Costs of composites without a formula: sums over the nodes of their bodies at these sizes."""
 
 from __future__ import annotations
 

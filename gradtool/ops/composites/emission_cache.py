@@ -1,8 +1,8 @@
 """Emissions of nodes that are alike: emitted once, and stamped from then on.
 
 The layers of a model repeat, and so do their gradients, and the calls in these.  The body of a call
-is a function of its attributes and of what its emission reads (`gradtool.emit.reads`), and so is
-what a rule emits.  It is stamped where its nodes read nothing else, and where nothing that they
+is a function of its attributes and of the reads of its emission (`gradtool.emit.reads`), and so is
+the emission of a rule.  It is stamped where its nodes read nothing else, and where nothing that they
 make is a size, of which the builder knows more than type and shape.
 """
 
@@ -29,7 +29,7 @@ _MOST_ASKED = 16
 
 @dataclass(frozen=True)
 class _Step:
-    """A node that is emitted; what it reads, by its place among what there is (`_Stamp`)."""
+    """An emitted node; its operands by their places among the values of a `_Stamp`."""
 
     domain: str
     op_type: str
@@ -40,9 +40,9 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Stamp:
-    """Nodes in order, and which values are the results.
+    """Nodes in order, and the places of the results.
 
-    Values are counted: the fixed ones (constants, and what is absent), what is given, and the
+    Values are counted: the fixed ones (constants and the absent one), the given ones, and the
     outputs of one node after the other.
     """
 
@@ -52,7 +52,7 @@ class _Stamp:
 
 
 class Stamps:
-    """Emits what a function of nodes and values emits, or as it did before."""
+    """Emitter of functions of nodes and values, anew or by their stamps."""
 
     def __init__(self, op: Builder) -> None:
         self._op = op
@@ -62,7 +62,7 @@ class Stamps:
     def emit(self, node: ir.Node, given: Values, by: Callable[[], Values]) -> Values:
         """Emit by `by`, or stamp its earlier emission for an equal node; return the results.
 
-        That is a function of the call of the node and of what `Reads` records of `given`.
+        `by` is a function of the node's call and of the reads of `given` recorded by `Reads`.
         """
         key = self._key(node, given)
         if key is None:
@@ -88,7 +88,7 @@ class Stamps:
         return results
 
     def _key(self, node: ir.Node, given: Values) -> Hashable | None:
-        """The call: what is looked at before any value; None where that can't be compared."""
+        """Key of a call, looked at before any value; None if calls cannot be compared."""
         op = self._op
         call = op.call(node)
         if call is None:
@@ -98,7 +98,7 @@ class Stamps:
         return call, tuple(same), op.stage, op.ste, op.in_pieces
 
     def _taken(self, given: Values, emitted: Sequence[ir.Node], results: Values) -> _Stamp | None:
-        """The stamp of what was emitted; None where another one would be different."""
+        """The stamp of an emission; None if another emission would differ."""
         read = {v: None for node in emitted for v in node.inputs if v is not None}
         own = {*given}
         fixed = (None, *(v for v in read if v.is_initializer() and v not in own))
@@ -140,7 +140,7 @@ class Stamps:
         return _Step(node.domain, node.op_type, inputs, attributes, tuple(outputs))
 
     def _is_plain(self, node: ir.Node) -> bool:
-        """Whether a node has nothing but what the builder gives it by itself, names included."""
+        """Whether a node has only the facts the builder gives by itself, names included."""
         prefix = self._op.prefix
         hint = f"{prefix}/{node.op_type}" if prefix else node.op_type
         name = node.name or ""

@@ -48,7 +48,7 @@ def outline(model: ir.Model) -> int:
 
 
 def _lift_constants(model: ir.Model) -> None:
-    """Constants of bodies that were functions become initializers, as they are elsewhere."""
+    """Constants of bodies that were functions become initializers, as elsewhere."""
     for node in [n for n in walk.nodes(model.graph) if CALL in n.metadata_props]:
         tensor = node.attributes.get_tensor("value") if node.op_type == "Constant" else None
         if tensor is None or node.domain or node.outputs[0].is_graph_output():
@@ -121,7 +121,7 @@ def _is_body(
     op: Builder, call: ir.Node, in_pieces: bool, nodes: list[ir.Node],  # noqa: FBT001
     outputs: dict[int, ir.Value],
 ) -> bool:  # fmt: skip
-    """Whether nodes are the body of a call; `op.results` are then what it returns."""
+    """Whether nodes are the body of a call; `op.results` are then its results."""
     op.in_pieces = in_pieces
     emitted = emit_body(op, call)
     pairs = {op.results[i]: v for i, v in outputs.items() if is_used(v)}

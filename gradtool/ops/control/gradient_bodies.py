@@ -43,7 +43,7 @@ class Body:
         apart: Sequence[ir.Value] = (),
         redo: Redo,
     ) -> None:
-        """Append the gradient of `Σ ⟨head gradient, head⟩` to `graph`, and see what it reads.
+        """Append the gradient of `Σ ⟨head gradient, head⟩` to `graph`, and note its reads.
 
         `heads` is called where its nodes belong to the gradient.  Nodes that `redo` allows are
         computed again, as far as what they read is at hand: captured values and `leaves`.

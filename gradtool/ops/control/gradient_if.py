@@ -1,4 +1,4 @@
-"""The gradient of If: an If on the same condition, whose branches differentiate those of forward.
+"""The gradient of If: an If on the same condition, whose branches differentiate forward's.
 
 A branch of the gradient computes again what it needs of its forward branch, so that the memory of
 a step does not depend on which branch is taken. Random draws are not made again but handed over.

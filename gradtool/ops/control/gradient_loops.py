@@ -147,7 +147,7 @@ class _Reverse:
         return is_known_outside(self.op, list(value.shape))
 
     def _scan(self, handed: list[ir.Value]) -> list[ir.Value]:
-        """Scan what forward has stacked; onnxruntime refuses to scan arrays of length zero."""
+        """Scan the stacked values of forward; onnxruntime refuses to scan arrays of length zero."""
         op, turns = self.op, self.turns
         arrays: list[tuple[ir.Value, ir.Value, Track]] = []
         known: dict[ir.Value, ir.Value] = {}
@@ -250,7 +250,7 @@ class _Reverse:
         return [*made[len(turns.states) :]]
 
     def _after(self, turn: ir.Value, values: list[ir.Value]) -> dict[ir.Value, ir.Value]:
-        """States that can't be stacked, as they enter a turn: those before it are taken again."""
+        """States that can't be stacked, as they enter a turn: earlier turns run again."""
         op, turns = self.op, self.turns
         if not values:
             return {}
@@ -282,13 +282,13 @@ class _Reverse:
         return [*made, *sums]
 
     def _stack(self, value: ir.Value) -> ir.Value:
-        """An output of the forward node that has this value of every turn, added to it."""
+        """A stacked output of the forward node, added for this value of every turn."""
         if value not in self._stacks:
             self._stacks[value] = stack(self.op, self.turns, value, self._count())
         return self._stacks[value]
 
     def _count(self) -> int | ir.SymbolicDim:
-        """The number of turns, as the size of what is stacked or scanned."""
+        """The number of turns, as the size of a stacked or scanned array."""
         turns, count = self.turns, len(self.turns.states)
         for i, track in enumerate(turns.written):
             shape = turns.node.outputs[count + i].shape
@@ -319,7 +319,7 @@ class _Reverse:
 
 
 def _sequence(op: Builder, element: ir.Value) -> ir.Value:
-    """An input of a body that is a sequence of values like one."""
+    """Input of a body: a sequence of values like the given one."""
     made = formal_like(op, "sequence", element)
     made.type = ir.SequenceType(ir.TensorType(as_tensor(element).dtype))
     return made

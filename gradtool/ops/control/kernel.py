@@ -51,7 +51,7 @@ def _chosen(
 def if_dynamic(
     xp: Any, condition: Array, *captured: Array, else_branch: Body, then_branch: Body
 ) -> tuple[Array | list[Array], ...]:
-    """The outputs of the branch that is taken."""
+    """The outputs of the branch taken."""
     branch, given = _chosen(condition, captured, else_branch, then_branch)
     inner = bound(xp, branch, given)
     inner.run()
@@ -68,7 +68,7 @@ def if_(
     else_branch: Body,
     then_branch: Body,
 ) -> None:
-    """The outputs of the branch that is taken."""
+    """The outputs of the branch taken."""
     branch, given = _chosen(condition, captured, else_branch, then_branch)
     inner = bound(xp, branch, given, work[0][: plan_of(branch).peak])
     inner.run()
@@ -92,7 +92,7 @@ def _turns(count: Array | None, condition: Array) -> Iterator[int]:
 
 
 def _turn_work(body: Body, states: int, outputs: int, inputs: int) -> list[Spec]:
-    """The arena of a turn, and room for the states that lie in each other's storage.
+    """The arena of a turn, and room for states that alias each other.
 
     There are so many states, those of the body from these positions on.
     """
@@ -118,7 +118,7 @@ def _body_bytes(*inputs: Spec | Array, out: Specs, body: Body, **attributes: Any
 def loop_dynamic(
     xp: Any, count: Array | None, condition: Array, *inputs: Array, body: Body
 ) -> tuple[Array, ...]:
-    """The states after the last turn, and what the turns gave, stacked."""
+    """The states after the last turn, and the rows of all turns, stacked."""
     states = body.formal - 2
     inner = bound(xp, body, inputs[states:])
     carried = list(inputs[:states])
@@ -137,7 +137,7 @@ def loop_dynamic(
 
 
 def _add_turn(inner: Bound, rows: Sequence[list[Array]], first: int) -> None:
-    """Keep what a turn gave."""
+    """Keep the rows of a turn."""
     for index, row in enumerate(rows):
         row.append(inner.result(first + index))
         allowance.current().take(row[-1].nbytes)
@@ -158,7 +158,7 @@ def _stacked(xp: Any, inner: Bound, rows: Sequence[Arrays], first: int) -> list[
 def loop(
     xp: Any, count: Array, condition: Array, *inputs: Array, out: Arrays, work: Arrays, body: Body
 ) -> None:
-    """The states after the last turn, and what the turns gave, stacked."""
+    """The states after the last turn, and the rows of all turns, stacked."""
     states = body.formal - 2
     *kept, arena = work
     inner = bound(xp, body, inputs[states:], arena)
@@ -196,7 +196,7 @@ def scan_dynamic(
     scan_output_axes: Sequence[int] | None = None,
     scan_output_directions: Sequence[int] | None = None,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """The states after the last turn, and what the turns gave, stacked."""
+    """The states after the last turn, and the rows of all turns, stacked."""
     states = body.formal - num_scan_inputs
     inner = bound(xp, body, inputs[body.formal :])
     read = _tracks(inputs[states : body.formal], scan_input_axes, scan_input_directions)
@@ -224,7 +224,7 @@ def scan(
     scan_output_axes: Sequence[int] | None = None,
     scan_output_directions: Sequence[int] | None = None,
 ) -> None:  # fmt: skip
-    """The states after the last turn, and what the turns gave, stacked.
+    """The states after the last turn, and the rows of all turns, stacked.
 
     Inputs are the first states, the arrays that are read one slice a turn, and captured values.
     """

@@ -22,7 +22,7 @@ class Value(Protocol):
 
 
 class Step(Protocol):
-    """A step of a body: its floating-point operations, and the bytes that it moves."""
+    """A step of a body: its floating-point operations, and the bytes it moves."""
 
     @property
     def flops(self) -> int | None: ...
@@ -58,7 +58,7 @@ class Planned(Protocol):
 
 
 class Bound(Protocol):
-    """A body with the values that it captures, and an arena."""
+    """A body with its captured values and an arena."""
 
     def load(self, index: int, value: Any) -> None:
         """Give an input, before `run`."""
@@ -89,7 +89,7 @@ def plan_of(body: Body) -> Planned:
 
 
 def bound(xp: Any, body: Body, captured: Sequence[Any], arena: Any = None) -> Bound:
-    """A body bound to what it captures, in an arena of `plan_of(body).peak` bytes, or its own."""
+    """A body bound to captured values, in an arena of `plan_of(body).peak` bytes, or its own."""
     made: Bound = provided("bodies").BoundBody(xp, body, captured, arena)
     return made
 

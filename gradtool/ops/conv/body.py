@@ -105,7 +105,7 @@ def conv_grad_weight(
     dilations: Sequence[int],
     pads: Sequence[int],
 ) -> Tensor:
-    """`dw[M, C/G, *kernel] = Σ x · dy`, over samples and over what each tap meets."""
+    """`dw[M, C/G, *kernel] = Σ x · dy`, over samples and the elements under each tap."""
     given = {"strides": strides, "dilations": dilations, "pads": pads}
     window = Window.of(kernel_shape, (), given)
     return Form(op, window, group)(x, dy)

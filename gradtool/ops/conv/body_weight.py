@@ -104,7 +104,7 @@ class Form:
         return op.reshape(dw, [maps, each, *window.kernel])
 
     def summed(self, x: Tensor, dy: Tensor, form: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """The sum of what a form makes of each sample: a Scan, whose body sees one."""
+        """The sum of a form over samples: a Scan, whose body sees one."""
         op, wide = self.op, widened(x)
         shape = [dy.shape[1], x.shape[1] // self.group, *self.window.kernel]
         zeros = op.ConstantOfShape(op.sizes(shape), value=np.zeros(1, wide.numpy()))

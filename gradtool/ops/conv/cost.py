@@ -32,7 +32,7 @@ def conv_grad_input(dy: Shaped, w: Shaped, _: Any, *, out: Results, **__: Any) -
 
 @cost("ai.gradtool::ConvGradWeight")
 def conv_grad_weight(_: Shaped, dy: Shaped, *, out: Results, **__: Any) -> int:
-    """`dw[M, C/G, *kernel] = Σ x · dy`: what the forward pass multiplied is multiplied again."""
+    """`dw[M, C/G, *kernel] = Σ x · dy`: as many multiplications as the forward pass."""
     return 2 * size(dy) * math.prod(result(out).shape[1:])
 
 

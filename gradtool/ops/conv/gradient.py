@@ -34,7 +34,7 @@ def conv(op: Builder, node: Node, dy: Tensor) -> Gradients:
 
 @gradient("ConvTranspose")
 def conv_transpose(op: Builder, node: Node, dy: Tensor) -> Gradients:
-    """`y[N, M, *out]` is what a convolution by `w[C, M/G, *kernel]` sends back of `x[N, C, *in]`.
+    """`y[N, M, *out]` is the gradient of a convolution by `w[C, M/G, *kernel]`, at `x[N, C, *in]`.
 
     dx is that convolution of dy; dw is as for Conv, with x and dy in each other's place.
     """
@@ -56,7 +56,7 @@ def conv_transpose(op: Builder, node: Node, dy: Tensor) -> Gradients:
 
 @gradient("ai.gradtool::ConvGradWeight")
 def conv_grad_weight(op: Builder, node: Node, ddw: Tensor) -> Gradients:
-    """`dw = Σ x · dy`, which is linear in x and in dy.
+    """`dw = Σ x · dy`, linear in x and in dy.
 
     Where dw is, ddw takes the place of w: x gets the transposed convolution of dy by it, dy the
     convolution of x by it.

@@ -1,4 +1,4 @@
-"""The gradient of deformable convolution, over the columns that it multiplies."""
+"""The gradient of deformable convolution, over its columns."""
 
 from __future__ import annotations
 

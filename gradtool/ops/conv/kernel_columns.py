@@ -183,7 +183,7 @@ def backward_weight(
 
 
 def matrices_of_x(conv: Convolution, x: Array, block: Sequence[int]) -> Array:
-    """The columns of a block of one image, which are the image."""
+    """The columns of a block of one image: the image itself."""
     n, _, r0, r1 = block
     rest = math.prod(conv.y[3:])
     return x[n].reshape(conv.group, conv.weights[2], -1)[:, :, r0 * rest : r1 * rest]

@@ -40,7 +40,7 @@ def channels_last(conv: Convolution, *, dots: bool) -> bool:
 
 
 def run_taps(conv: Convolution) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Each tap and the run of a padded image that it meets."""
+    """Each tap and the run of a padded image under it."""
     sizes = conv.image[1:]
     pitch = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
     length = 1 + sum((o - 1) * p for o, p in zip(conv.y[2:], pitch, strict=True))

@@ -134,7 +134,7 @@ class Convolution:
         return tuple(inner), tuple(outer)
 
     def taps(self, rows: tuple[int, int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-        """Each tap and the elements of a padded image that it meets in output rows `rows`."""
+        """Each tap and the elements of a padded image under it in output rows `rows`."""
         spans = [rows, *((0, o) for o in self.y[3:])]
         window = self.window
         for tap in itertools.product(*map(range, window.kernel)):

@@ -1,4 +1,4 @@
-"""The operations of operators that have a formula, for each element."""
+"""The operations per element of operators with a formula."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from gradtool.ops.formulas import elementwise, slope
 
 @slope("Abs", of="x")
 def abs_grad(op: Any, x: Any, dy: Any) -> Any:
-    """`dx = dy · sign(x)`, which is 0 at 0."""
+    """`dx = dy · sign(x)`, 0 at 0."""
     return dy * op.Sign(x)
 
 

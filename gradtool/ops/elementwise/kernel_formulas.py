@@ -1,4 +1,4 @@
-"""Kernels of the operators that have a formula."""
+"""Kernels of the operators with a formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementwise operators as programs of the library's steps, of arrays that lie anyhow."""
+"""Elementwise operators as programs of the library's steps, on arrays of any layout."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Program:
         return partial(found.native or found.formula, self)
 
     def emit(self, step: str, *operands: Any) -> Stand:
-        """Note one step; what stands for its result."""
+        """Note one step; return a placeholder of its result."""
         self.operations.append((step, *map(self._symbol, operands)))
         return Stand(self, self.inputs + len(self.operations) - 1)
 
@@ -68,11 +68,11 @@ class _Program:
         return self.emit("greater", b, a)
 
     def LessOrEqual(self, a: Any, b: Any) -> Stand:
-        """The opposite of `a > b`, of numbers that are not NaN."""
+        """The opposite of `a > b`, of numbers other than NaN."""
         return self._opposite(self.emit("greater", a, b))
 
     def GreaterOrEqual(self, a: Any, b: Any) -> Stand:
-        """The opposite of `b > a`, of numbers that are not NaN."""
+        """The opposite of `b > a`, of numbers other than NaN."""
         return self._opposite(self.emit("greater", b, a))
 
     def _opposite(self, mask: Stand) -> Stand:
@@ -120,7 +120,7 @@ def program_of(
 
 
 def code_of(operations: Sequence[Operation], leaves: int) -> tuple[list[library.Step], list[float]]:
-    """The program, and the numbers that are inputs after the leaves.
+    """The program, and the numbers passed as inputs after the leaves.
 
     Only the last operation gives the result: so that may be any of the inputs.
     """
@@ -163,7 +163,7 @@ def bind(operations: Sequence[Operation], inputs: Arrays, out: Arrays, work: Arr
 
 
 def lies_as(x: Spec, y: Spec) -> bool:
-    """Whether floats lie as those of the result."""
+    """Whether floats have the layout of the result."""
     alike = type(x) is type(y) and type(y) in (Spec, Laid)
     return x.dtype == FLOAT and alike and x.shape == y.shape
 

@@ -1,4 +1,4 @@
-"""Composites of the index family: what was read is where gradients are added.
+"""Composites of the index family: gradients are added at the elements read.
 
 They get the *shape* of x, not x: nothing but the indices is kept.
 """

@@ -14,7 +14,7 @@ free(("Compress", "Gather", "GatherElements", "GatherND", "OneHot"))
 def scatter(
     _: Shaped, __: Shaped, updates: Shaped, *, out: Results, reduction: str = "none", **___: Any
 ) -> int:
-    """One operation per update, unless it replaces what was there."""
+    """One operation per update, unless it replaces its element."""
     del out
     return 0 if reduction == "none" else size(updates)
 

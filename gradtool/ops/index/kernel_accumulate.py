@@ -34,7 +34,7 @@ def tiles(shape: Sequence[int], limit: int | None = None) -> Iterator[Index]:
 
 
 def position_work(indices: Spec) -> Spec:
-    """Work for the positions of the first tile, which is the largest."""
+    """Work for the positions of the first tile, the largest."""
     tile = next(tiles(indices.shape))
     size = math.prod(s.stop - s.start for s in tile) * math.prod(indices.shape[len(tile) :])
     return Spec((size,), np.dtype(np.int64))

@@ -35,7 +35,7 @@ class Tensor:
         return Tensor(tuple(indices), shape, tuple(self.strides[a] for a in axes), self.buffer)
 
     def spread(self, indices: Sequence[str]) -> Tensor:
-        """The axes in another order, with axes of size one for the indices that it lacks."""
+        """The axes in another order, with axes of size one for missing indices."""
         known = dict(zip(self.indices, zip(self.shape, self.strides, strict=True), strict=True))
         axes = [known.get(i, (1, 0)) for i in indices]
         shape, strides = tuple(n for n, _ in axes), tuple(s for _, s in axes)
@@ -101,7 +101,7 @@ class Plan:
         return _contiguous(indices, shape, self.inputs + len(self.specs) - 1)
 
     def _single(self, indices: Sequence[str], shape: Sequence[int], buffer: int) -> Tensor:
-        """An operand's diagonal, without the axes along which it is broadcast."""
+        """An operand's diagonal, without its broadcast axes."""
         strides: dict[str, int] = {}
         sizes: dict[str, int] = {}
         whole = _contiguous(indices, shape, buffer)
@@ -112,7 +112,7 @@ class Plan:
         return Tensor(names, shape, tuple(strides[i] for i in names), buffer)
 
     def _summed(self, term: Tensor, others: Sequence[Tensor]) -> Tensor:
-        """An operand summed over the indices that it alone has."""
+        """An operand summed over its private indices."""
         needed = {*self.result, *(i for o in others for i in o.indices)}
         alone = [i for i in term.indices if i not in needed]
         if not alone:

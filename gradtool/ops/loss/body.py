@@ -90,7 +90,7 @@ def label_weights(
 
 
 def refused_below_zero(op: Builder, labels: Tensor, ignored: int | None) -> Tensor:
-    """Labels with those below 0, but for the ignored one, set to a class out of range.
+    """Labels below 0, but for the ignored one, replaced by a class out of range.
 
     A negative label would count from the last class where it indexes scores; a class out of range
     every runtime refuses.

@@ -61,7 +61,7 @@ class Labels:
 def _reduced(
     xp: Any, losses: Callable[..., Any], labels: Labels, out: Array | None, reduction: str
 ) -> None:
-    """Write the losses, of which `losses(index, places)` gives some, or their sum or mean.
+    """Write the losses, computed by parts in `losses(index, places)`, or their sum or mean.
 
     Where `out` is None they are computed all the same, for what they write on the way.
     """

@@ -11,7 +11,7 @@ from gradtool.graph.typed import Tensor, ints
 
 @composite("DetGrad")
 def det_grad(op: Builder, x: Tensor, dy: Tensor) -> Tensor:
-    """`dx = dy · cofactor(x)`: determinants of what is left without a row and a column."""
+    """`dx = dy · cofactor(x)`: determinants without a row and a column."""
     n, rank = ints(x.shape)[-1], len(x.shape)
     if n == 1:
         return op.Reshape(dy, op.shape(x))

@@ -1,4 +1,4 @@
-"""Linear models and support vectors over the rows of a matrix, and what becomes of their scores."""
+"""Linear models and support vectors over the rows of a matrix, and transforms of their scores."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _train(
     momentum: float,
     work: Arrays,
 ) -> None:
-    """Normalise by the batch; `running` and `saved` take the statistics that are wanted."""
+    """Normalise by the batch; `running` and `saved` take the wanted statistics."""
     *buffers, found_mean, found_rstd, found_var = work
     layout = Layout.channels(tuple(x.shape), x.dtype)
     scale, bias = (p.reshape(1, -1, 1) for p in (scale, bias))

@@ -17,7 +17,7 @@ from gradtool.ops.shared.types import Array, Arrays, Index
 
 @dataclass(frozen=True)
 class Workspace:
-    """The buffers of one call, and what is summed with them.
+    """The buffers of one call, and the sums by them.
 
     Lines are summed by matrix products with ones, which is several times faster than adding.
     """
@@ -72,7 +72,7 @@ class Workspace:
         return copied
 
     def sums(self, x: Array, buffer: Array) -> Array:
-        """The sum of each line of a block that is in the type of sums."""
+        """The sum of each line of a block in the type of sums."""
         if self.flat:
             out = like(buffer, (1, *x.shape[1:-1]))
             return self.xp.matmul(self.ones[: x.shape[0]].reshape(1, -1), x[..., 0], out=out)
@@ -165,7 +165,7 @@ def forward(
     centre: bool = True,
     variance: Array | None = None,
 ) -> None:
-    """`y = (x - mean) · rstd · scale + bias`; `kept` takes mean and rstd where they are wanted.
+    """`y = (x - mean) · rstd · scale + bias`; `kept` takes mean and rstd if wanted.
 
     Where y is None, only statistics are.  Those of nothing are NaN.
     """

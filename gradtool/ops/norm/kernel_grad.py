@@ -111,7 +111,7 @@ class Work:
         self.room.xp.divide(out, count, out=out)
 
     def finish(self, out: Sequence[Array | None]) -> None:
-        """Round the sums to the outputs that are wanted."""
+        """Round the sums to the wanted outputs."""
         for target, s in zip(out, self.sums, strict=False):
             if target is not None:
                 self.room.xp.copyto(target, s.reshape(target.shape), casting="unsafe")

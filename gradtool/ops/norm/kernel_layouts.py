@@ -57,7 +57,7 @@ class Layout:
 
     @classmethod
     def plain(cls, x: tuple[int, ...], dtype: np.dtype[Any]) -> Layout:
-        """For x taken channel by channel, with statistics that are known."""
+        """For x taken channel by channel, with known statistics."""
         return cls.rows((x[0], x[1], math.prod(x[2:])), (), dtype)
 
     @property

@@ -16,7 +16,7 @@ Outputs = Sequence[Spec | None]
 def _fits_layer(
     x: Spec, scale: Spec, *rest: Spec | None, out: Outputs, axis: int = -1, **_: Any
 ) -> bool:
-    """Parameters have all the axes that are normalised."""
+    """Parameters have all the normalised axes."""
     axis %= max(1, len(x.shape))
     whole = all(p is None or p.shape == x.shape[axis:] for p in (scale, *_parameters(rest)))
     return are_floats(x, scale, *rest, *out) and whole and 0 not in x.shape

@@ -1,4 +1,4 @@
-"""Batch normalisation and its gradient, of images that lie either way."""
+"""Batch normalisation and its gradient, of images in either layout."""
 
 from __future__ import annotations
 

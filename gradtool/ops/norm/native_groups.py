@@ -1,4 +1,4 @@
-"""Group and instance normalisation and their gradients, of images that lie either way."""
+"""Group and instance normalisation and their gradients, of images in either layout."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def max_pool_grad(
 
 
 def _add_in_planes(op: Builder, dy: Tensor, places: Tensor, sizes: Tensor) -> Tensor:
-    """Each element of dy added in its plane, at the place that is counted within it."""
+    """Each element of dy added in its plane, at its place counted within the plane."""
     rank = len(dy.shape)
     plane = op.ReduceProd(op.Slice(sizes, [2], [rank]), keepdims=1)
     planes = op.ReduceProd(op.Slice(sizes, [0], [2]), keepdims=1)

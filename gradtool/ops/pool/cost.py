@@ -82,7 +82,7 @@ def lp_pool_grad(
     x: Shaped, _: Shaped, dy: Shaped, *,
     out: Results, p: int, kernel_shape: Sequence[int], **__: Any,
 ) -> int:  # fmt: skip
-    """`dx = sign x · |x|^(p - 1) · Σ dy · y^(1 - p)` over the windows that have x."""
+    """`dx = sign x · |x|^(p - 1) · Σ dy · y^(1 - p)` over the windows with x."""
     del out
     return _slopes(x, dy, p) + size(dy) * math.prod(kernel_shape)
 

@@ -195,7 +195,7 @@ def max_pool_grad(
 
 
 def _add_in_planes(xp: Any, dx: Array, places: Array, dy: Array, work: Array) -> None:
-    """Dy added at places that are counted within their planes, some planes at a time."""
+    """Dy added at places counted within their planes, some planes at a time."""
     step, width = _tile(dy)
     dx, places, dy = (_rows(a) for a in (dx, places, dy))
     for first, start in itertools.product(*(map(range, (0, 0), dy.shape, (step, width)))):
@@ -238,7 +238,7 @@ def _global_work(x: Spec, *, out: Specs) -> list[Spec]:
 
 @kernel("GlobalAveragePool", work=_global_work)
 def global_average_pool(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
-    """The mean of each plane; sums are products with ones, which is faster than adding."""
+    """The mean of each plane; sums are products with ones, faster than adding."""
     rows, (ones, sums) = _rows(x), work
     if sums.dtype == x.dtype:
         ones.fill(1)

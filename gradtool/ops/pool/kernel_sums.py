@@ -28,7 +28,7 @@ def average_pool(
     count_include_pad: int = 0,
     **attributes: Any,
 ) -> None:
-    """The mean of each window, over what of it lies in x, or in x and its padding."""
+    """The mean of each window over its elements in x, or in x and its padding."""
     pool = Pool.of(x, out[0], attributes, mean=True)
     counts = pool.counts(include_pad=bool(count_include_pad))
     taps, source, target = list(pool.taps()), planes(x), planes(out[0])

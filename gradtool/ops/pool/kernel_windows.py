@@ -1,4 +1,4 @@
-"""Pooling by shifted windows: for each tap, the part of the output that it meets inside of x.
+"""Pooling by shifted windows: for each tap, the part of the output with it inside of x.
 
 Blocks are some planes of `[N·C, *in]`, so that the output of a block stays in cache.
 """
@@ -67,7 +67,7 @@ class Pool:
             yield slice(first, min(first + self.step, self.planes))
 
     def taps(self) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
-        """Each tap, the outputs whose window has it inside of x, and what they meet there."""
+        """Each tap, the outputs whose window has it inside of x, and the elements there."""
         window = self.window
         for tap in itertools.product(*map(self._meeting, range(window.rank))):
             outer, inner = [slice(None)], [slice(None)]
@@ -79,7 +79,7 @@ class Pool:
                 yield tap, tuple(outer), tuple(inner)
 
     def seen(self, axis: int) -> int:
-        """The elements of x along an axis that windows may meet.
+        """The elements of x along an axis within reach of windows.
 
         onnxruntime leaves out of averages what negative pads cut off, and of nothing else.
         """

@@ -72,7 +72,7 @@ def _grad_work(dy: Spec, *rest: Any, out: Outputs, **_: Any) -> list[Spec]:
 def max_pool_grad(
     dy: Array, places: Array, _: Any, *, out: Arrays, work: Arrays, storage_order: int
 ) -> Bound:
-    """Dy added at places that are counted within their planes."""
+    """Dy added at places counted within their planes."""
     turns = Turns(work)
     call = library.scatter(turns.read(dy), turns.read(places), turns.write(out[0]))
     return turns.around(call)
@@ -82,7 +82,7 @@ def max_pool_grad(
 def average_pool(
     x: Array, *, out: Arrays, work: Arrays, count_include_pad: int = 0, **given: Any
 ) -> Bound:
-    """The mean of each window, over what of it lies in x, or in x and its padding."""
+    """The mean of each window over its elements in x, or in x and its padding."""
     turns, window = Turns(work), _window(given, x.shape, padded=bool(count_include_pad))
     return turns.around(library.average_pool(turns.read(x), turns.write(out[0]), window))
 

@@ -60,7 +60,7 @@ def spread(op: Builder, scale: Tensor, x: Tensor, axis: int, block_size: int) ->
 
 
 def gather_up(op: Builder, by_element: Tensor, scale: Tensor, axis: int, block_size: int) -> Tensor:
-    """Sums over what one element of the scale stands for."""
+    """Sums over the elements of one scale."""
     rank = len(by_element.shape)
     axis %= max(rank, 1)
     if len(scale.shape) == 0:

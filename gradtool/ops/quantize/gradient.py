@@ -47,7 +47,7 @@ def quantize_linear(op: Builder, node: Node, dy: Tensor) -> None:
 
 @gradient("DynamicQuantizeLinear")
 def dynamic_quantize_linear(op: Builder, node: Node, *dys: Tensor) -> Gradients:
-    """None: the scale and the zero point that it measures are constants."""
+    """None: the measured scale and zero point are constants."""
     return (None,)
 
 

@@ -129,7 +129,7 @@ def _sum_bytes(x: Spec, scale: Spec, *others: Spec, out: Specs, **attributes: An
 
 
 def _by_group(xp: Any, values: Array, scale: Array, axis: int, block_size: int) -> Array:
-    """Sums over what one element of the scale stands for."""
+    """Sums over the elements of one scale."""
     made = xp.empty(scale.shape, values.dtype)
     for index, shape, of_scale, scales in parts(values, scale, axis, block_size):
         axes = tuple(a for a, n in enumerate(scales) if n == 1)

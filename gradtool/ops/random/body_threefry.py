@@ -59,7 +59,7 @@ def threefry(
 
 
 def _turned(op: Builder, word: Tensor, by: int) -> Tensor:
-    """A word rotated to the left; what leaves at the top of 32 bits comes in at the bottom."""
+    """A word rotated to the left; the top of 32 bits comes in at the bottom."""
     wide = word * (1 << by)
     return _low(op, wide) + op.Div(wide, 1 << BITS)
 

@@ -1,4 +1,4 @@
-"""Draws: one operation for a number between 0 and 1, and what makes the distribution of it."""
+"""Draws: one operation for a number between 0 and 1, and the operations of its distribution."""
 
 from __future__ import annotations
 

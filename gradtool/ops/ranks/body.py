@@ -16,7 +16,7 @@ def ranks_moments(
     op: Builder, mean: Tensor, variance: Tensor, running_mean: Tensor, running_var: Tensor, *,
     ranks: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Mean and biased variance of the examples of all ranks, of those of each rank's own.
+    """Mean and biased variance of the examples of all ranks, from each rank's own.
 
     What evaluation takes in their place comes with them.
     """
@@ -25,7 +25,7 @@ def ranks_moments(
 
 @composite("RanksMean")
 def ranks_mean(op: Builder, x: Tensor, *, ranks: int) -> Tensor:
-    """The mean over all ranks of what each has."""
+    """The mean of an array over all ranks."""
     return op.Identity(x)
 
 

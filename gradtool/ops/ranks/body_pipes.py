@@ -1,4 +1,4 @@
-"""Sends and receives of stages, as one process has them: calls that are run, never written."""
+"""Sends and receives of stages, as one process has them: calls to run, never written."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def _one(*_: Tensor, **__: object) -> Outputs:
 
 @composite("StageGive", shapes=_one)
 def stage_give(op: Builder, x: Tensor, *, to: int, slot: int) -> Tensor:
-    """Whether another stage has what a step does not write over: yes, when it goes on."""
+    """Whether another stage has `x`, which no step writes over: yes, when it goes on."""
     return op.constant(np.array(True))
 
 
 @composite("StageSent", shapes=_one)
 def stage_sent(op: Builder, *mails: Tensor) -> Tensor:
-    """Whether all that is on its way has arrived: yes, when it goes on."""
+    """Whether all sent values have arrived: yes, when it goes on."""
     return op.constant(np.array(True))

@@ -35,7 +35,7 @@ def ranks_moments(
     xp: Any, mean: Array, variance: Array, running_mean: Array, running_var: Array, *,
     out: Arrays, work: Arrays, ranks: int,
 ) -> None:  # fmt: skip
-    """`m = mean(m_r)` and `v = mean(v_r + (m_r - m)²)` over ranks that have as many examples.
+    """`m = mean(m_r)` and `v = mean(v_r + (m_r - m)²)` over ranks with as many examples.
 
     Source: Chan, Golub and LeVeque 1983, with parts of one size.
     """

@@ -37,7 +37,7 @@ def stage_receive(
 
 @kernel("ai.gradtool::StageGive")
 def stage_give(xp: Any, x: Array, *, out: Arrays, work: Arrays, to: int, slot: int) -> None:
-    """Send what stays as it is, and wait until it has arrived."""
+    """Send values that stay as they are, and wait for their arrival."""
     stages = line()
     if stages is not None:
         stages.send(x, to, slot)

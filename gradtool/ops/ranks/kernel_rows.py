@@ -1,4 +1,4 @@
-"""Rows of tables that ranks have in blocks: read from who has them, and gradients sent there.
+"""Rows of tables sharded over ranks in blocks: read from their owners, gradients sent there.
 
 Row 0 of what a rank has is nobody's: places that are not taken point there.
 """
@@ -41,8 +41,8 @@ def ranks_rows(
 ) -> None:  # fmt: skip
     """Gather from a table sharded over ranks in blocks, each different row read once.
 
-    A `cache` has rows of others, their numbers plus one, and the step of each: what is not more
-    than `stale` steps old is taken from there.  Where that is not kept, it is not read.
+    A `cache` has rows of others, their numbers plus one, and the step of each: a row not more
+    than `stale` steps old is taken from there.  A cache that is not kept is not read.
     """
     rows, slots, *sorting, room = work
     flat = indices.reshape(-1)
@@ -124,9 +124,9 @@ def ranks_row_sums(
     xp: Any, rows: Array, slots: Array, sums: Array, taken: Array, totals: Array, *, out: Arrays,
     work: Arrays, table: str, bounds: Sequence[int], rank: int, stale: int,
 ) -> None:  # fmt: skip
-    """Add the gradients of rows, of all ranks in their order, to those of whose rows they are.
+    """Add the gradients of rows, of all ranks in their order, to the sums of their owners.
 
-    Those are `totals`, of the rows that `taken` has, which are found in the order in which they
+    `totals` are these, of the rows in `taken`, which are found in the order in which they
     come; with `stale` steps each row has a place of its own, and who sends adds to it.
     """
     for before, after in zip((taken, totals), out, strict=True):

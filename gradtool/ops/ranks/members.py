@@ -15,7 +15,7 @@ _LINE: ContextVar[Line | None] = ContextVar("line", default=None)
 
 @contextmanager
 def together(group: Group) -> Iterator[None]:
-    """Steps run as those of one rank of a group."""
+    """Run steps as one rank of a group."""
     token = _GROUP.set(group)
     try:
         yield
@@ -30,7 +30,7 @@ def taking_part() -> Group | None:
 
 @contextmanager
 def in_line(stages: Line) -> Iterator[None]:
-    """Steps hand to the stages beside this one what these compute further of."""
+    """Let steps exchange values with the stages beside this one."""
     token = _LINE.set(stages)
     try:
         yield

@@ -66,7 +66,7 @@ class Cell:
         self.emit, self.given = op, given
 
     def step(self, states: Sequence[Tensor], now: Sequence[Any]) -> Sequence[Tensor]:
-        """One step back: gradients of the states before it, then those of its pre-activations.
+        """One step back: gradients of the states before it, then of its pre-activations.
 
         `now` has of its time the gradient of Y, `keep`, which samples have ended, and the slopes.
         """

@@ -20,7 +20,7 @@ Step = Callable[[Sequence[Tensor], Sequence[Any]], Sequence[Tensor]]
 
 
 class Direction:
-    """The operands of one direction of a recurrent node, and what its body asks of them."""
+    """The operands of one direction of a recurrent node, for its body."""
 
     def __init__(
         self, op: Builder, flags: Sequence[bool], index: int, layout: int, x: Tensor

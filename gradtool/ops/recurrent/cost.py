@@ -1,4 +1,4 @@
-"""Recurrent operators: products with W and R for every time, and what happens to each gate.
+"""Recurrent operators: products with W and R for every time, and the functions of each gate.
 
 `cell` is the number of elements of a state at all times and in all directions: T · B · H · D.
 """
@@ -46,7 +46,7 @@ class Counts:
         return self._over_activations(1)
 
     def _over_activations(self, which: int) -> int:
-        """Activations behind those of the gates (the last one of LSTM) are left out."""
+        """Activations behind the gates' (the last one of LSTM) are left out."""
         return self.state * sum(
             count * ACTIVATIONS[name][which]
             for acts in self.n.acts

@@ -131,7 +131,7 @@ class Direction:
         self.add(da, before, dr, first=first)
 
     def weight_gradients(self, dx: Array | None, dw: Array | None, dr: Array | None) -> None:
-        """From the slab, gradients of pre-activations: those of X (added), W and R (written)."""
+        """From the slab of gradients of pre-activations: dX (added), dW and dR (written)."""
         xp, n, slab = self.xp, self.n, self.buffers["slab"]
         for times in n.chunks():
             count, first = times.stop - times.start, times.start == 0
@@ -196,7 +196,7 @@ class Direction:
             self.xp.copyto(state, 0, where=self.xp.less_equal(self.given.lens, 0)[None, :])
 
     def arrive(self, dy: Array | None) -> None:
-        """`new = dh + dy`, the gradient of the state that a time makes; of ended samples 0.
+        """`new = dh + dy`, the gradient of the state after a time; of ended samples 0.
 
         `dh` is left with what passes: nothing, but for ended samples.  Where none has ended it is
         not changed.

@@ -58,7 +58,7 @@ class Cell(Direction):
 
 
 def _operands(cell: type[Cell], inputs: Sequence[Any]) -> tuple[Operands, list[Any]]:
-    """The operands of the forward node, and what its gradient has beside: Y, dY, final states."""
+    """The operands of the forward node, and those its gradient adds: Y, dY, final states."""
     x, w, r, b, lens, *rest = (*inputs, *(None,) * 13)
     firsts, rest = rest[: len(cell.states)], rest[len(cell.states) :]
     p = rest.pop(0) if cell.peepholes else None

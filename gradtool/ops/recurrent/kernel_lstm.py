@@ -116,7 +116,7 @@ class Lstm(Cell):
         self.pass_on(t)
 
     def _peepholes(self, gates: Arrays, seen: Arrays, p: Array, dp: Array | None) -> None:
-        """Add what flows through them to the gradients of the cell state and of their weights."""
+        """Add the gradients through peepholes to the cell state's and to their weights'."""
         xp, past, s = self.xp, self.buffers["past"], self.buffers["s"]
         for k, (da, c) in enumerate(zip(gates, seen, strict=True)):
             if k != 1:

@@ -1,4 +1,4 @@
-"""Gradients of reductions: what came from many elements goes back to all of them."""
+"""Gradients of reductions: the gradient of a result goes back to all its elements."""
 
 from __future__ import annotations
 

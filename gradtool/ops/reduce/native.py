@@ -1,4 +1,4 @@
-"""Sums and means over axes, of images that lie either way."""
+"""Sums and means over axes, of images in either layout."""
 
 from __future__ import annotations
 

@@ -140,11 +140,11 @@ def sequence_map(op: Builder, node: Node, *dys: Tensor | None) -> Gradients:
 
 @gradient("Optional")
 def optional(op: Builder, node: Node, dy: Tensor) -> Tensor:
-    """`y` holds x:  dx = dy, since the gradient of an optional value is that of what it holds."""
+    """`y` holds x:  dx = dy, as an optional value has the gradient of its content."""
     return dy
 
 
 @gradient("OptionalGetElement")
 def optional_get_element(op: Builder, node: Node, dy: Tensor) -> Tensor:
-    """`y` is what x holds."""
+    """`y` is the content of x."""
     return dy

@@ -33,7 +33,7 @@ def resize_grad(
 ) -> Tensor:
     """Resize is linear along each axis, `y = M x`, and so `dx = Mᵀ dy`.
 
-    M is what Resize makes of the unit matrix.  Where elements are only repeated, dx sums dy.
+    M is the Resize of the unit matrix.  Where elements are only repeated, dx sums dy.
     """
     last = len(dy.shape) - 1
     axes = list(range(last + 1)) if axes is None else [a % (last + 1) for a in axes]
@@ -57,7 +57,7 @@ def resize_grad(
 
 
 def _same(a: Dim, b: Dim) -> bool | None:
-    """Whether two sizes are equal; None where that is not known."""
+    """Whether two sizes are equal; None if unknown."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     return True if a == b and not isinstance(a, int) and a.value is not None else None

@@ -1,4 +1,4 @@
-"""Reading back from a cache what was written into it."""
+"""Reading an update back from a cache."""
 
 from __future__ import annotations
 

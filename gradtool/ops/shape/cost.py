@@ -1,4 +1,4 @@
-"""Operators that move data: free, but for what they add up."""
+"""Operators that move data: free, but for their sums."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def resize(x: Shaped, *inputs: Any, out: Results, **attributes: Any) -> int:
 
 @cost("ai.gradtool::ResizeGrad")
 def resize_grad(dy: Shaped, _: Any, *inputs: Any, out: Results, **attributes: Any) -> int:
-    """The transposed sums; of elements that were only repeated, one addition each."""
+    """The transposed sums; of only repeated elements, one addition each."""
     forward = taps(result(out).shape, dy.shape, *inputs, **attributes)
     if all(step.repeats for step in forward):
         return size(dy)

@@ -157,7 +157,7 @@ def pieces(sizes: Sequence[int]) -> list[slice]:
 
 
 def split_sizes(length: int, sizes: Array | None, count: int) -> list[int]:
-    """The sizes of a split: those given, else equal ones, the last smaller where it must be."""
+    """The sizes of a split: given ones, else equal ones, the last perhaps smaller."""
     each = -(-length // count)
     equal = [max(0, min(each, length - each * i)) for i in range(count)]
     return equal if sizes is None else np.ravel(sizes).tolist()

@@ -183,7 +183,7 @@ def pad_grad(
     work: Arrays,
     mode: str,
 ) -> None:
-    """Axis by axis, the last one first: each place of the border is added to what it shows."""
+    """Axis by axis, the last one first: each place of the border is added to its element."""
     dx = out[0]
     borders = _pads(dx.ndim, pads, axes)
     stages = _stages(dx.shape, borders)

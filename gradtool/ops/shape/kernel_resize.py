@@ -1,4 +1,4 @@
-"""Resize and its gradient: along one axis after the other, those that shrink first.
+"""Resize and its gradient: along one axis after the other, shrinking ones first.
 
 A few planes go through all axes while they stay in the cache.  Both directions are the same sum
 over taps, the gradient's being the transposed ones.
@@ -54,7 +54,7 @@ def _at_once(shape: Sequence[int], plan: Sequence[Taps]) -> int:
 def _workspace(
     shape: Sequence[int], plan: Sequence[Taps], dtype: DType, *, nearest: bool, every: bool = False
 ) -> list[Spec]:
-    """For a few planes: what lies between the steps, both ends as floats, and the next tap.
+    """For a few planes: results between the steps, both ends as floats, and the next tap.
 
     The steps of `every` axis may have more taps than those at hand.
     """

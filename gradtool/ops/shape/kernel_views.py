@@ -1,4 +1,4 @@
-"""Windows: arrays that are only another view of the bytes of one that exists."""
+"""Windows: arrays as views of the bytes of another array."""
 
 from __future__ import annotations
 

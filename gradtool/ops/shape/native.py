@@ -37,7 +37,7 @@ def _fits(moved: int | None, *inputs: Any, out: Arrays, **_: Any) -> bool:
 
 
 def _fits_rows(moved: int | None, *inputs: Any, out: Arrays, **given: Any) -> bool:
-    """The same of elements that are counted in rows."""
+    """The same of elements counted in rows."""
     plain = not any(isinstance(x, Laid) for x in (inputs[0], *out))
     return plain and _fits(moved, *inputs, out=out, **given)
 

@@ -41,7 +41,7 @@ def pointwise(
         return block_work(inputs, out[0], spare, flags)
 
     def register(function: F) -> F:
-        """Register what computes one block as the kernel of the operator."""
+        """Register the function of one block as the kernel of the operator."""
 
         def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **attributes: Any) -> None:
             by_blocks(xp, partial(function, xp, **attributes), inputs, out[0], work)
@@ -88,7 +88,7 @@ def block_size(shape: Sequence[int], inputs: Sequence[Spec | None]) -> int:
 
 
 def aligned(xp: Any, y: Array, inputs: Arrays) -> Iterator[tuple[Array, Arrays]]:
-    """The blocks of the output, each with those of the inputs; numbers stay as they are."""
+    """Pairs of blocks, of the output and of the inputs; numbers stay as they are."""
     numbers = [i is None or i.size == 1 for i in inputs]
     same = (i.shape == y.shape and i.flags.c_contiguous for i in (y, *inputs) if _is_array(i, y))
     if all(same):
@@ -107,7 +107,7 @@ def _is_array(i: Array, y: Array) -> bool:
 
 
 def _is_narrow(i: Spec, y: Spec) -> bool:
-    """Whether the blocks of an input are converted with those of the output."""
+    """Whether the blocks of an input are converted with the output's."""
     return i.dtype == y.dtype and math.prod(i.shape) != 1
 
 

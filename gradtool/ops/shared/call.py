@@ -1,4 +1,4 @@
-"""One kernel call on arrays that are at hand, with memory taken as it comes.
+"""One kernel call on arrays at hand, with memory taken as it comes.
 
 The arena executor binds kernels beforehand instead; this is for values whose shape depends on
 data, and for trying a kernel by itself.

@@ -26,12 +26,12 @@ def size(*arrays: Shaped | None) -> int:
 
 
 def result(out: Results) -> Spec:
-    """The first output that is wanted."""
+    """The first wanted output."""
     return next(spec for spec in out if spec is not None)
 
 
 def made(out: Results) -> int:
-    """Elements of the first output that is wanted."""
+    """Elements of the first wanted output."""
     return size(result(out))
 
 
@@ -41,6 +41,6 @@ def wanted(out: Results, *indices: int) -> bool:
 
 
 def lines(shape: Sequence[int], axes: Iterable[int]) -> int:
-    """Lines that an array of `shape` has along `axes`: what a reduction over them leaves."""
+    """Number of lines of an array of `shape` along `axes`: the size of a reduction over them."""
     reduced = {axis % len(shape) for axis in axes} if shape else set()
     return math.prod(n for axis, n in enumerate(shape) if axis not in reduced)

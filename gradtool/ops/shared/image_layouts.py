@@ -15,7 +15,7 @@ from gradtool.ops.shared.types import Array, Arrays
 
 @dataclass(frozen=True)
 class Laid(Spec):
-    """The spec of an image that lies channels last."""
+    """The spec of a channels-last image."""
 
     @property
     def lying(self) -> tuple[int, ...]:
@@ -29,7 +29,7 @@ class Apart(Spec):
 
 
 def is_last(image: Array) -> bool:
-    """Whether an array that has no gaps lies channels last."""
+    """Whether an array without gaps lies channels last."""
     return not image.flags.c_contiguous
 
 
@@ -41,7 +41,7 @@ def lying(image: Array) -> Array:
 
 
 def apart(*operands: Spec | None) -> int:
-    """Bytes of workspace for copies of those whose elements do not follow each other."""
+    """Bytes of workspace for copies of arrays with gaps."""
     return sum(each.bytes for each in operands if isinstance(each, Apart))
 
 

@@ -56,7 +56,7 @@ def _length(part: slice, size: int) -> int:
 
 
 def ones_work(x: Spec, axis: int) -> list[Spec]:
-    """The ones that `line_sum` takes: for short lines that lie without gaps."""
+    """The ones for `line_sum`, of short lines without gaps."""
     _, n, after = folded(x.shape, axis)
     return [Spec((n if after == 1 and n <= SHORT else 0,), accumulator(x.dtype))]
 

@@ -15,7 +15,7 @@ _part: ContextVar[int] = ContextVar("part", default=0)
 
 
 def unseeded(numbers: int | None = None) -> np.random.Generator:
-    """The generator of a node that names no seed.
+    """The generator of a node without a seed.
 
     `numbers` are those that the node takes from it, one 64-bit word each, examples along the first
     axis; None where they cannot be counted.  A part of a batch then has the numbers that it has
@@ -40,7 +40,7 @@ def skipped(generator: Any, numbers: int) -> Any:
 
 @contextmanager
 def repeatable(seed: int, part: int = 0) -> Iterator[None]:
-    """Within it, nodes without a seed draw what they draw within any other of the same seed.
+    """Context of a seed: nodes without one draw the same within any context of the same seed.
 
     `part` counts the parts of one size that a batch is computed in at the same time.
     """

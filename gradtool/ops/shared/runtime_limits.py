@@ -16,7 +16,7 @@ from gradtool.graph.limits import DEFAULT
 
 
 class Exhausted(GradtoolError):
-    """A step took all that it may; `where` is the node that asked for more."""
+    """A step at its limit; `where` is the node that asked for more."""
 
     exit_code = 4
 
@@ -52,7 +52,7 @@ class Allowance:
             )
 
     def take(self, more: int) -> None:
-        """Count bytes that are held from now on; less than zero where they are given back."""
+        """Count bytes held from now on; less than zero if given back."""
         if more > 0:
             self.require(more)
         self.bytes += more

@@ -70,7 +70,7 @@ def add_positions(op: Builder, dy: Tensor, source: Tensor, shape: Tensor) -> Ten
 
 
 def rows(op: Builder, indices: Tensor, shape: Tensor, depth: int, batch_dims: int = 0) -> Tensor:
-    """The flat positions of the rows of a tensor of `shape` that a GatherND reads, `[N, 1]`.
+    """The flat positions `[N, 1]` of the rows of a tensor of `shape` read by a GatherND.
 
     `indices` is `[*batch, …, depth]`; a row is what remains behind `batch_dims + depth` axes.
     """

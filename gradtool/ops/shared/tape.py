@@ -75,7 +75,7 @@ class Recorder:
         return partial(found.formula, self)
 
     def emit(self, function: str, *operands: Any) -> Stand:
-        """Note one instruction; what stands for its result."""
+        """Note one instruction; return a placeholder of its result."""
         read = tuple(
             ("value", o.number) if isinstance(o, Stand) else ("constant", o) for o in operands
         )
@@ -142,7 +142,7 @@ class Tape:
 
     @cached_property
     def code(self) -> list[tuple[str, itemgetter[Any]]]:
-        """By instruction its function, and what takes its operands, place and temporaries.
+        """By instruction its function, and the getter of its operands, place and temporaries.
 
         They are taken of the inputs, outputs, temporaries of numbers, of booleans, the results of
         `numbers`, and the constants, in this order.
@@ -213,7 +213,7 @@ def _needed(code: Sequence[Instruction], outputs: Iterable[int]) -> list[Instruc
 
 
 def _with_own_masks(code: list[Instruction], inputs: int, op: Recorder) -> list[Instruction]:
-    """Selections use their mask up: one that is an input, or is read again, is copied before."""
+    """Selections use their mask up: an input, or one read again, is copied before."""
     reads = Counter(r for each in code for r in each.reads)
     found = []
     for each in code:

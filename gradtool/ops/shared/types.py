@@ -1,4 +1,4 @@
-"""The types of what kernels get: arrays, or specs of them before they are there."""
+"""The types of kernels' operands: arrays, or specs of them before they are there."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from gradtool.ops.shared.types import Array, Arrays, Specs
 
 
 def wide_specs(values: Sequence[Array | Spec | None]) -> list[Spec | None]:
-    """The specs of what `values` become: half precision becomes float32."""
+    """The specs of upcast `values`: half precision becomes float32."""
     return [
         v if v is None or accumulator(v.dtype) == v.dtype or v.dtype.kind in "iub"
         else Spec(tuple(v.shape), np.dtype(np.float32))

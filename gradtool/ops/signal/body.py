@@ -31,7 +31,7 @@ def dft_grad(
     inverse: int = 0,
     onesided: int = 0,
 ) -> Tensor:
-    """`dx = N · IDFT(dy)`, or `DFT(dy) / N` of the inverse: zeros stand for what was left out.
+    """`dx = N · IDFT(dy)`, or `DFT(dy) / N` of the inverse: zeros stand for omitted elements.
 
     Of the one-sided inverse, all but the first (and of even N the last) element count twice.
     """

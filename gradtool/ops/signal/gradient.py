@@ -19,7 +19,7 @@ def dft_17(op: Builder, node: Node, dy: Tensor) -> Tensor:
 
 @gradient("DFT", since=20)
 def dft(op: Builder, node: Node, dy: Tensor) -> Tensor:
-    """`y = F x`:  dx = Fᴴ dy, which is N times the inverse transform of dy."""
+    """`y = F x`:  dx = Fᴴ dy, N times the inverse transform of dy."""
     axis = given(node, 2)
     known = [-2] if axis is None else integers(axis)
     if known is None:

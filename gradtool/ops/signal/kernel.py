@@ -141,7 +141,7 @@ def dft_grad(
     inverse: int = 0,
     onesided: int = 0,
 ) -> Array:
-    """The adjoint of the transform: what was cut off is zero, what was added is dropped."""
+    """The adjoint of the transform: cropped elements are zero, padding is dropped."""
     dims = [int(n) for n in shape]
     n = dims[axis] if length is None else int(np.ravel(length)[0])
     if inverse and onesided:

@@ -38,7 +38,7 @@ def _register(name: str, update: Update) -> None:
         op: Builder, x: Tensor, rows: Tensor, slots: Tensor, sums: Tensor, *rest: Tensor | None,
         **options: Any,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        """The formula of the update, applied to the rows that have a gradient."""
+        """The formula of the update, applied to the rows with a gradient."""
         numbers, state = rest[: update.numbers], rest[update.numbers :]
         tables = [x, *(table for table in state if table is not None)]
         before, *held = (op.Gather(table, rows, axis=0) for table in tables)

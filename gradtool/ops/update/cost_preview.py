@@ -1,4 +1,4 @@
-"""Steps of optimizers: operations per element of what is optimized."""
+"""Steps of optimizers: operations per element of a parameter."""
 
 from __future__ import annotations
 

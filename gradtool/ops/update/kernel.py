@@ -44,7 +44,7 @@ def tape_rooms(tape: Tape, update: Update, inputs: Sequence[Any], out: Sequence[
 
 
 def flat_numbers(update: Update, inputs: Sequence[Array | None], wide: Any) -> list[Array | None]:
-    """The inputs of a formula in one dimension, its numbers in the type that it computes in."""
+    """The inputs of a formula in one dimension, its numbers in its computing type."""
     slots = update.whole(len(inputs))
     return [
         i if i is None else i.reshape(-1) if s in slots else i.reshape(()).astype(wide)

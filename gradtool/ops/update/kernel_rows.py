@@ -83,7 +83,7 @@ def _register(name: str, update: Update) -> None:
         return [*tables, *([block] * rooms), Spec(rows.shape, INT64)]
 
     def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **options: Any) -> None:
-        """Evaluate the formula of the update on the rows that have a gradient, in place."""
+        """Evaluate the formula of the update on the rows with a gradient, in place."""
         _, rows, slots, sums, *_ = inputs
         taken = _inputs(inputs, sums)
         tape = tape_of(update, taken, out, options)

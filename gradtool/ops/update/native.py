@@ -16,7 +16,7 @@ def _fits(x: Spec, *rest: Any, out: Sequence[Spec | None], **_: Any) -> bool:
 
 
 def _given(**numbers: Array | None) -> dict[str, Array]:
-    """The numbers that are there."""
+    """The present numbers."""
     return {name: array for name, array in numbers.items() if array is not None}
 
 

@@ -27,7 +27,7 @@ def _constant(
 
 
 class _Axis:
-    """One axis of all regions: where samples lie, and what they weigh."""
+    """One axis of all regions: positions and weights of the samples."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Axis:
         return self.ends(op, by_sample * self.weight * self.inner, scale)
 
     def ends(self, op: Builder, by_sample: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        """The gradients of both corners, `[R, 1]` each, from those of the samples' positions."""
+        """The gradients of both corners, `[R, 1]` each, from the samples' positions'."""
         start = op.ReduceSum(by_sample, [1, 2], keepdims=0)
         extent = op.ReduceSum(by_sample * self.part, [1, 2], keepdims=0)
         if self.free is not None:

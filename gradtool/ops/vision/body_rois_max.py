@@ -35,7 +35,7 @@ class _Corners:
         self.index = op.cast(op.Concat(*places, axis=3), ir.DataType.INT64)
 
     def spread(self, op: Builder, x: Tensor) -> Tensor:
-        """Beside those of the other axis: `[R, oh, ow, S, S, 2, 2]`."""
+        """Beside the other axis: `[R, oh, ow, S, S, 2, 2]`."""
         return op.Unsqueeze(x, self.others)
 
     def ends(self, op: Builder, slope: Tensor, scale: float) -> tuple[Tensor, Tensor]:

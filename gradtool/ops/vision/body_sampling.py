@@ -1,4 +1,4 @@
-"""Interpolation between elements, in standard operators: what `Sample` and its gradients do.
+"""Interpolation between elements, in standard operators: bodies of `Sample` and its gradients.
 
 A tap is `(index, weight, slope)`: where a position reads, how much, and the derivative of that by
 the position.  Positions are `[N, M, axes]`, in elements.

@@ -28,7 +28,7 @@ def affine_grid_grad(dy: Shaped, _: Any, *, out: Results, **__: Any) -> int:
 
 
 def _weights(points: int, rank: int, mode: str, padding: str) -> int:
-    """The weights of all taps of every position: those of the axes, multiplied."""
+    """The weights of all taps of every position: products over the axes."""
     taps, operations, _ = TAPS[mode]
     inside = INSIDE.get(padding, 2 * taps)
     return points * (rank * (operations + inside) + (rank - 1) * _combined(rank, mode))

@@ -207,7 +207,7 @@ def _moves(slope: Array, where: Array, size: int) -> Array:
 def ends(
     by_sample: Array, roi: Array, axis: int, scale: float, half_pixel: int
 ) -> tuple[float, float]:
-    """Gradients by the start and the end of a region, from those by its samples."""
+    """Gradients by the start and the end of a region, from the gradients by its samples."""
     bins, count = by_sample.shape
     free = bool(half_pixel) or (roi[3 - axis] - roi[1 - axis]) * scale > 1
     part = (np.arange(bins)[:, None] + (np.arange(count) + 0.5) / max(count, 1)) / bins

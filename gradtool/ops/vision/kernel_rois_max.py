@@ -75,7 +75,7 @@ def _walk(
     spatial_scale: float,
     half_pixel: int,
 ) -> Iterator[tuple[int, int, _Axis, _Axis, Array, Array]]:
-    """Each region that has samples: its number, image, both axes, and the chosen corners."""
+    """Each region with samples: its number, image, both axes, and the chosen corners."""
     places = regions(rois, dy.shape[2:], spatial_scale, half_pixel, sampling_ratio)
     for r, (image, where) in enumerate(zip(batch.tolist(), places, strict=True)):
         rows, columns = (_Axis(w, n) for w, n in zip(where, x.shape[2:], strict=True))

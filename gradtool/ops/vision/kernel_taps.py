@@ -1,4 +1,4 @@
-"""Taps of interpolation: elements around positions between those of an axis."""
+"""Taps of interpolation: elements of an axis around positions between them."""
 
 from __future__ import annotations
 
