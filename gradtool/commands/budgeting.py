@@ -30,10 +30,10 @@ budget_options = together(
 
 
 def goal_of(options: Mapping[str, Any]) -> str:
-    """The one thing that is asked for.
+    """The one goal asked for.
 
     Raises:
-        UsageError: nothing is, or what it needs is not there.
+        UsageError: there is none, or it lacks an option it needs.
     """
     goal = next((goal for goal in (*GOALS, "strategy") if options[goal]), None)
     if goal is None:

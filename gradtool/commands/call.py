@@ -42,7 +42,7 @@ class Call:
     replaces: str | None = None
 
     def require_apart(self, inputs: Iterable[str]) -> None:
-        """Refuse to write over what is read.
+        """Refuse to write over inputs.
 
         Raises:
             UsageError: an output is one of the inputs, however its path is written.
@@ -75,7 +75,7 @@ def everywhere(*, hidden: bool = False) -> list[click.Option]:
 
 
 class Choice(click.Choice[str]):
-    """One of some names; a wrong one is told which is near."""
+    """One of some names; the error of a wrong one suggests a near one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
@@ -86,7 +86,7 @@ class Choice(click.Choice[str]):
 
 
 class Grouped(click.Option):
-    """An option with the title that it stands under on a page of help."""
+    """An option with its title on a page of help."""
 
     def __init__(self, *names: Any, group: str = "", **settings: Any) -> None:
         self.group = group
@@ -94,7 +94,7 @@ class Grouped(click.Option):
 
 
 class Globs(Grouped):
-    """A flag that may carry a glob, `--flag=GLOB`: what follows it alone is no value of it."""
+    """A flag that may carry a glob, `--flag=GLOB`: the next word alone is no value of it."""
 
     def __init__(self, *names: Any, **settings: Any) -> None:
         settings |= {"multiple": True, "callback": _all_or_some}
@@ -104,7 +104,7 @@ class Globs(Grouped):
 def _all_or_some(
     _ctx: click.Context, _param: click.Parameter, given: Sequence[str]
 ) -> bool | list[str]:
-    """Whether the flag is there, or the globs that it carries."""
+    """Whether the flag is there, or its globs."""
     return bool(given) if "" in given or not given else list(given)
 
 

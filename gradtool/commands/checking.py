@@ -89,7 +89,7 @@ def _as_recorded(config: Config, case: Case) -> Case:
 def _with_baseline(
     config: Config, case: Case, outcome: Outcome, *, update: bool
 ) -> tuple[Case, Outcome, Baseline | None]:
-    """An outcome beside what was recorded.
+    """An outcome beside its baseline.
 
     A damaged file is an error unless it is replaced; so is a plan that cannot replace it.
     """
@@ -109,7 +109,7 @@ def _with_baseline(
 def _against(
     reporter: Reporter, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
 ) -> Measured:
-    """Outcomes beside those of the same cases with the files of another revision."""
+    """Outcomes beside the same cases' with the files of another revision."""
     from gradtool.check.baselines import Baseline
     from gradtool.check.revisions import Revision
     from gradtool.check.verdicts import Outcome
@@ -154,7 +154,7 @@ def _earlier(
 def _wanted(
     found: Measured, rules: Rules, *, only_improved: bool
 ) -> dict[str, tuple[Case, Metrics]]:
-    """The cases to record, by name: all that were planned, or those that take less than before."""
+    """The cases to record, by name: all planned ones, or only improved ones."""
     from gradtool.check.verdicts import judge
 
     lenient = replace(rules, fail_on_stale=False)
@@ -231,7 +231,7 @@ def _place(path: Path) -> str:
 
 
 def exit_code(gate: GateRun, *, zero: bool) -> int:
-    """The code of the gravest outcome; `zero` forgives what is a verdict, not an error."""
+    """The code of the gravest outcome; `zero` forgives verdicts, not errors."""
     codes = [each.exit_code for each in gate.judged]
     code = max(codes, default=0)
     return 0 if zero and code == 1 else code

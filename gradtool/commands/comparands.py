@@ -78,7 +78,7 @@ def _require_use(
 def _one(
     call: Call, sources: Sequence[str], plans: Sequence[str], options: Mapping[str, Any]
 ) -> tuple[list[Snapshot], list[Snapshot]]:
-    """One model under two plans, the first of which is to keep everything unless it is named."""
+    """One model under two plans, the first by default the one to keep everything."""
     if not plans or any(source.endswith(SUFFIX) for source in sources):
         raise UsageError("two are compared: give BEFORE and AFTER, or a model and --plan")
     (opened,) = _opened(call, sources, options)

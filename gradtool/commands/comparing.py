@@ -21,7 +21,7 @@ def report(
     strategies: Mapping[str, Strategy],
     options: Mapping[str, Any],
 ) -> None:
-    """Print the plans of each model, or with `--by` what each plan holds at its peak."""
+    """Print the plans of each model, or with `--by` the values of each at its peak."""
     found = [plan(reporter, each, strategies.values()) for each in opened]
     rows = [_rows(reporter, each, strategies, options["memory"]) for each in found]
     if options["form"] == "json":
@@ -50,7 +50,7 @@ def _rows(
 
 
 def _formulas(reporter: Reporter, plans: Plans) -> Iterator[str]:
-    """By plan, its peak in the sizes that are open; nothing if all are given."""
+    """By plan, its peak in the open sizes; nothing if all are given."""
     opened = plans.opened
     if not opened.assumed:
         return

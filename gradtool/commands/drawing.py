@@ -21,7 +21,7 @@ FILES = ("html", "svg", "trace")
 
 
 def asked(options: Mapping[str, Any]) -> bool:
-    """Whether a file is to be written; that it can be is checked before any work is done.
+    """Whether a file is to be written; refused if it cannot be, before any work.
 
     Raises:
         UsageError: a file exists without `--force`, or its folder cannot be written to.
@@ -36,7 +36,7 @@ def asked(options: Mapping[str, Any]) -> bool:
 
 
 def write(reporter: Reporter, opened: Opened, form: str, options: Mapping[str, Any]) -> None:
-    """Plan a model in every way that is asked for, write the files, and print the plans."""
+    """Plan a model in every way asked for, write the files, and print the plans."""
     from gradtool.reports.html import html_page
     from gradtool.reports.page_data import Page
     from gradtool.reports.plans_svg import plans_svg

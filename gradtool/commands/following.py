@@ -20,7 +20,7 @@ WEIGHT = 0.1  # of the latest step in the time of one; the first one is planned 
 
 
 class Follower(Watcher):
-    """Says what a reporter's user should know."""
+    """Remarks for the user of a reporter."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -84,7 +84,7 @@ class Follower(Watcher):
 
 
 def resident() -> int:
-    """The bytes of this process that are in memory and of no file; 0 where nobody tells."""
+    """The resident anonymous bytes of this process; 0 where nobody tells."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:

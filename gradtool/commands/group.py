@@ -1,4 +1,4 @@
-"""The commands by name, and what `gradtool` itself prints and takes."""
+"""The commands by name, and the output and options of `gradtool` itself."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Commands(click.Group):
 
 
 class Passed(Exception):
-    """Carries what click would answer itself, with a blank line or a code of its own."""
+    """An answer in place of click's own, with a blank line or a code of its own."""
 
 
 @click.group(

@@ -42,7 +42,7 @@ def grouped(shown: Sequence[click.Option]) -> dict[str, list[click.Option]]:
 
 
 def _place(option: click.Option) -> tuple[str, int]:
-    """The title of an option, and its place there: those of records come last but for --help."""
+    """The title of an option, and its place there: options of records come last but for --help."""
     places = list(PLACES)
     name = option.name or ""
     if title := getattr(option, "group", ""):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def available(reporter: Reporter, asked: Kernels) -> Kernels:
-    """The kernels that are asked for; numpy's, with a line, where there is no library."""
+    """The kernels asked for; numpy's, with a line, where there is no library."""
     if asked not in LIBRARY:
         return asked
     from gradtool.native import library
@@ -30,7 +30,7 @@ def available(reporter: Reporter, asked: Kernels) -> Kernels:
 def say_both(
     reporter: Reporter, model: ir.Model, dims: Mapping[str, int], asked: Kernels, found: Kernels
 ) -> None:
-    """Say the peaks of a step on the kernels it is planned for, and on those found to run it."""
+    """Say the peaks of a step on the kernels it is planned for, and on the ones found to run it."""
     from gradtool.exec.run import planned
     from gradtool.text.units import format_bytes
     from gradtool.workloads.names import KERNELS

@@ -92,7 +92,7 @@ def command(
 
 
 def _planned(call: Call, source: str, sizes: Sizes, options: dict[str, Any], plan: str) -> Graph:
-    """The whole step in the order of a plan; what that saves is a remark."""
+    """The whole step in the order of a plan; its saving is a remark."""
     from gradtool.commands.models import open_model, training_of
 
     if plan == KEEP:

@@ -18,12 +18,12 @@ WIDTH, TALL, LOW = 78, 10, 6  # cells of a plot, and rows of the loss and of wha
 
 
 def is_run(path: str) -> bool:
-    """Whether a path is a folder: that is where a training is, a model is a file."""
+    """Whether a path is a folder: trainings are folders, models are files."""
     return path != "-" and Path(path).is_dir()
 
 
 def report(call: Call, paths: Sequence[str], options: Mapping[str, Any], form: str) -> None:
-    """Print the curves of trainings, and write the page that is asked for.
+    """Print the curves of trainings, and write the page asked for.
 
     Raises:
         UsageError: a folder has no journal, an option or another path is of models.

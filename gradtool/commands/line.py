@@ -1,4 +1,4 @@
-"""A command line run: what it came to as an exit code, and what went wrong as one line."""
+"""Run of a command line: its outcome as an exit code, its error as one line."""
 
 from __future__ import annotations
 
@@ -121,6 +121,6 @@ def _say(message: str) -> None:
 
 
 def _drop_stdout() -> None:
-    """Nobody takes what is left in the buffer: do not fail once more on the way out."""
+    """Drop the rest of the buffer: do not fail once more on the way out."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

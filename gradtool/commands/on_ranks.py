@@ -1,4 +1,4 @@
-"""`report --ranks`: what each rank of a training takes, on paper."""
+"""`report --ranks`: memory and time of each rank of a training, on paper."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPTIMIZER = "adamw"
 
 
 def options(function: F) -> F:
-    """`--ranks`, and what it is of."""
+    """`--ranks`, and its further options."""
     for option in reversed((
         click.option("--ranks", type=click.IntRange(min=2), metavar="N",
                      help="Show what each of N ranks of gradtool train takes, on paper: its "
@@ -195,7 +195,7 @@ def _staged(asked: Asked, options: dict[str, Any]) -> Show:
 
 @dataclass(frozen=True)
 class Prices:
-    """The seconds of steps, and what they are of."""
+    """The seconds of steps, and their machine."""
 
     name: str
     seconds: Callable[[Step], float]

@@ -27,7 +27,7 @@ _QUESTIONS = ("report", "explain", "frontier", "max_batch")
 
 @dataclass(frozen=True)
 class Said:
-    """The values of a command's parameters, and which are `given` on its line."""
+    """The values of a command's parameters, and the ones `given` on its line."""
 
     values: Mapping[str, Any]
     given: frozenset[str]
@@ -100,7 +100,7 @@ def chosen(name: str, *values: object) -> When:
 
 
 def several(name: str) -> When:
-    """There are several of an argument, which are no folders: these are trainings."""
+    """Several of an argument, but no folders: these are trainings."""
     return When(
         "several models",
         lambda said: len(said.values[name]) > 1 and not any(map(os.path.isdir, said.values[name])),
@@ -120,7 +120,7 @@ def _to_stdout(said: Said) -> bool:
 
 
 def _is_file(source: str) -> bool:
-    """Whether what is compared is read, not planned."""
+    """Whether both sides are read, not planned."""
     return source.endswith(SUFFIX)
 
 

@@ -32,7 +32,7 @@ def together(*options: Decorator) -> Decorator:
 
 
 class NamedPath(click.Path):
-    """A path that is no empty text; completed by the shell, checked by whoever opens it."""
+    """A nonempty path; completed by the shell, checked by whoever opens it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -188,7 +188,7 @@ def _labels(given: str | Mapping[str, str] | Sequence[str]) -> str | Mapping[str
 
 
 def _globs(given: Any) -> bool | str | list[str]:
-    """A flag, or the globs that it carries."""
+    """A flag, or its globs."""
     return given if isinstance(given, bool | str) else expand(given)
 
 

@@ -65,7 +65,7 @@ class Reporter:
         self.text(tables.csv(table) if form == "csv" else tables.markdown(table))
 
     def text(self, text: str) -> None:
-        """A result that is a text of its own, with its line ends."""
+        """A result as a text of its own, with its line ends."""
         from gradtool.reports.live import away
         from gradtool.text.names import fit
 

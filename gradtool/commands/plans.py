@@ -61,7 +61,7 @@ def plan(reporter: Reporter, opened: Opened, strategies: Iterable[Strategy]) -> 
 
 
 def show(reporter: Reporter, plans: Plans, form: str, written: Mapping[str, int]) -> None:
-    """Print plans, their notes, and the files that were `written`, with the bytes of each."""
+    """Print plans, their notes, and the files `written`, with the bytes of each."""
     from gradtool.reports.plans import plans_table
     from gradtool.text.units import format_bytes
 
@@ -73,7 +73,7 @@ def show(reporter: Reporter, plans: Plans, form: str, written: Mapping[str, int]
 
 
 def explain(reporter: Reporter, opened: Opened, strategy: Strategy, tensor: str, form: str) -> None:
-    """Say why a value is kept or computed again, and what computing it again would cost."""
+    """Say why a value is kept or computed again, and the cost of a recompute."""
     from gradtool.planning.recompute.explain import explain as facts_of
     from gradtool.reports import explanation
     from gradtool.workloads.groups import require_written

@@ -61,7 +61,7 @@ def start(arguments: list[str], ranks: int) -> None:
 def joined(given: dict[str, Any]) -> Iterator[Group]:
     """The group of this rank; a process that nobody started as one is alone.
 
-    What goes wrong on a rank ends all of them, and is said once.  From an end that all come to
+    An error on a rank ends all of them, and is said once.  From an end that all come to
     alike they leave together: the first one may still write a checkpoint.
     """
     from gradtool.ranks.group import ALONE

@@ -1,4 +1,4 @@
-"""The verdicts of `gradtool check` in every format that is asked for."""
+"""The verdicts of `gradtool check` in every format asked for."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Written = dict[str, tuple[str, int, int]]
 
 @dataclass(frozen=True)
 class Results:
-    """The models to write, by what they hold, and the folder of checkpoints.
+    """The models to write, by content, and the folder of checkpoints.
 
     `files` are written beside, by the flag that names each.
     """
@@ -86,7 +86,7 @@ class Results:
         return [unlinked(str(adapter_path(self.models["lora"])))]
 
     def rehearse(self, training: ir.Model, finished: bool) -> None:  # noqa: FBT001 - a callback
-        """Refuse before the first step what would fail after the last.
+        """Refuse before the first step any write to fail after the last.
 
         Results of a training that is `finished` may be there.
 
@@ -101,7 +101,7 @@ class Results:
     def write(
         self, trainer: Trainer, history: History, *, resumed: bool = False
     ) -> tuple[Written, list[str]]:
-        """Write all models: path, bytes and step of each that is there, and why others are not.
+        """Write all models: path, bytes and step of each written one, and the errors of others.
 
         The weights of a model that cannot be written are kept as safetensors.  Where a training
         that is `resumed` was finished, what is there already stays.

@@ -176,7 +176,7 @@ def _fed(reporter: Reporter, asked: Meant, given: Collection[str] = ()) -> tuple
 
 
 def _sized(asked: Meant, training: ir.Model, arrays: Arrays) -> tuple[ir.Model, Arrays]:
-    """The graph that a plan in a file is of: with open sizes, or those that the inputs have."""
+    """The graph of a plan in a file: with open sizes, or the sizes of the inputs."""
     from gradtool import io
     from gradtool.exec.feeds import sizes
     from gradtool.workloads import plan_files
@@ -223,7 +223,7 @@ def _place(options: Mapping[str, Any]) -> str:
 def _explain(
     reporter: Reporter, model: ir.Model, arrays: Arrays, kernels: Kernels, form: str
 ) -> None:
-    """Say what would run each step."""
+    """Say the kernel of each step."""
     from gradtool.exec.feeds import sizes
     from gradtool.exec.run import sized_and_planned
     from gradtool.reports import kernels as reports
@@ -249,7 +249,7 @@ def _chosen(
     options: GradOptions,
     given: Collection[str],
 ) -> tuple[ir.Model, list[str]]:
-    """The training graph, or what of it is fetched; the forward model if that has all of it.
+    """The training graph, or the fetched part; the forward model if it has all of it.
 
     Second, the names that arrays may have although what is fetched needs none of them.
     """

@@ -87,7 +87,7 @@ def start(
     *,
     allow_outside: bool = False,
 ) -> Started:
-    """A case for each model, planned; those outside the repository where that is allowed.
+    """A case for each model, planned; outside the repository only where allowed.
 
     Raises:
         UsageError: no model can be planned, a size is of no symbol, or a value of no input.
@@ -184,7 +184,7 @@ def _constants(models: Mapping[str, str], values: Mapping[str, str]) -> dict[str
 
 
 def _said(name: str, text: str) -> Any:
-    """A value as TOML has it: a number, true or false, or a list of those."""
+    """A value as TOML has it: a number, true or false, or a list."""
     listed = f"[{text}]" if "," in text and not text.startswith("[") else text
     try:
         return tomllib.loads(f"value = {listed.lower()}")["value"]

@@ -4,7 +4,7 @@ The number is fixed before numpy is loaded, so that bits depend on neither the l
 nor, by default, on its cores.  OpenBLAS, the library of numpy's own packages, waits for its threads
 by spinning, whatever it is told: where cores are busy, two of its threads take several times as
 long as one (docs/running.md).  It gets one; libraries that can wait passively get the physical
-cores.  What the environment says holds.
+cores.  The environment has the last word.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 def fix() -> None:
-    """Set what the environment leaves open; does nothing where numpy is loaded."""
+    """Set the variables open in the environment; does nothing where numpy is loaded."""
     if "numpy" in sys.modules:
         return
     counts = dict.fromkeys(SPINNING, "1") | dict.fromkeys(PASSIVE, str(physical_cores()))

@@ -252,7 +252,7 @@ def recipe_of(reporter: Reporter, loaded: ir.Model, options: GradOptions) -> Rec
 
 
 class _Differentiate:
-    """Makes training graphs of a model; what there is to say is said once."""
+    """Maker of training graphs of a model; its remarks are said once."""
 
     def __init__(self, reporter: Reporter, loaded: ir.Model) -> None:
         self._reporter, self._loaded = reporter, loaded

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Opened:
-    """A model ready to be planned; `dims` are all sizes used, `assumed` those nobody gave.
+    """A model ready to be planned; `dims` are all sizes used, `assumed` the ones nobody gave.
 
     `training` is its training graph with open sizes left open, `gradient` its options, `given`
     whether it came as one, `values` what inputs were given, `counted` the optimizer whose state
@@ -60,7 +60,7 @@ class Opened:
 
     @property
     def batch(self) -> str | None:
-        """The size of the file that is its batch; None if it fixes that."""
+        """The name of the batch size of the file; None if it is fixed."""
         return self._open_batch or self._open_sizes[0]
 
     @cached_property
@@ -77,7 +77,7 @@ class Opened:
 
     @cached_property
     def _open_sizes(self) -> tuple[str | None, frozenset[str]]:
-        """The batch of the file, and all sizes that it leaves open."""
+        """The batch of the file, and all its open sizes."""
         from gradtool import io
         from gradtool.workloads.batch_scaling import batch_symbol
         from gradtool.workloads.opening import load
@@ -119,7 +119,7 @@ def open_workloads(
     sizes: Sizes,
     options: dict[str, Any],
 ) -> list[Opened]:
-    """The models named, or the one that is meant when none is.
+    """The models named, or the default one.
 
     Raises:
         UsageError: standard input is named twice, or no model is found.
@@ -171,7 +171,7 @@ def _open(
 
 
 def _kernels(options: Mapping[str, Any]) -> Kernels:
-    """The kernels that a command plans for; one without the option writes for other runtimes.
+    """The kernels to plan for; one without the option writes for other runtimes.
 
     Without a word about them they are those of a plan in a file.
     """

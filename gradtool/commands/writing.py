@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def write(
     reporter: Reporter, opened: Opened, strategy: Strategy, kind: str, options: Mapping[str, Any]
 ) -> None:
-    """Write the model of a plan as `MODEL.<kind>.onnx`, and say what it saves.
+    """Write the model of a plan as `MODEL.<kind>.onnx`, and say its saving.
 
     Into a file that ends in `.json` goes the plan itself.
     """
@@ -59,7 +59,7 @@ def write(
 
 
 def require_target(source: str, kind: str, options: Mapping[str, Any]) -> bool:
-    """Whether to write over what is there: with `--force`, or where gradtool wrote it.
+    """Whether to overwrite: with `--force`, or where gradtool wrote it.
 
     A file that may not be overwritten or cannot be written is refused before any work is done.
 

@@ -1,4 +1,4 @@
-"""Every plan of a training graph, run: the same bits, in the memory that was planned."""
+"""Every plan of a training graph, run: the same bits, in the planned memory."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def as_numpy(array: Any) -> np.ndarray[Any, Any]:
 
 
 def put(target: np.ndarray[Any, Any], array: Any) -> None:
-    """Copy what `array_of` returns into its place on the host."""
+    """Copy a result of `array_of` into its place on the host."""
     if not isinstance(array, np.ndarray) and is_sparse(array) and target.flags.c_contiguous:
         array.toarray(out=target)
     else:

@@ -1,4 +1,4 @@
-"""The memory of this machine: how much there is, and whether a run may take what it needs."""
+"""The memory of this machine: how much there is, and whether it suffices for a run."""
 
 from __future__ import annotations
 

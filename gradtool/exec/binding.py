@@ -1,4 +1,4 @@
-"""A model bound for the sizes that it is fed: planned once for each, the latest few kept."""
+"""A model bound for the sizes of its inputs: planned once for each, the latest few kept."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Binding(Tenant):
             inlet.target = None
 
     def fits(self, given: Given) -> bool:
-        """Whether all that is given has its place here, and nothing else is needed."""
+        """Whether all given inputs have their places here, and no other is needed."""
         found = 0
         for inlet in self.inlets:
             array = given.get(inlet.name, inlet)
@@ -136,7 +136,7 @@ class Binding(Tenant):
 
 
 class Bindings:
-    """The latest few bindings of a model, which have `shared` in common with others in a store.
+    """The latest few bindings of a model, with values `shared` with others in a store.
 
     Their `parts` lie inside of what is shared.
     """
@@ -155,7 +155,7 @@ class Bindings:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The plans that are kept, the one used last first."""
+        """The plans in the cache, the one used last first."""
         return tuple(binding.plan for binding in self._latest)
 
     def find(self, given: Given) -> Binding | None:

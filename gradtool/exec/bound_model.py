@@ -1,4 +1,4 @@
-"""A model that stays in an arena: planned for the sizes that it is fed, whatever they are."""
+"""A model that stays in an arena: planned for the sizes of its inputs, whatever they are."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Resident:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The plans that are kept, the one used last first."""
+        """The plans in the cache, the one used last first."""
         return self._bindings.plans
 
     def needs(self) -> list[str]:
-        """The inputs that have to be given."""
+        """The required inputs."""
         known = {*feeds.defaults(self.model), *feeds.buffers(self.model)}
         return [v.name or "" for v in feeds.inputs_of(self.model) if v.name not in known]
 

@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
 
 def linked(calls: Sequence[Bound], steps: Sequence[Step]) -> list[Link]:
-    """The calls in order; those of the library that follow each other as one, up to `MOST`.
+    """The calls in order; adjacent ones of the library as one, up to `MOST`.
 
     Beside those of `steps` there may be more calls.
     """

@@ -1,4 +1,4 @@
-"""A kernel called before a run, on inputs that are known.
+"""A kernel called before a run, on known inputs.
 
 This plays the role `evaluate` (see `gradtool.shapes.folding`).
 """

@@ -66,7 +66,7 @@ class Device:
         return self.xp.ndarray(shape, dtype, memptr=pointer, strides=strides)
 
     def computes(self, held: Any) -> bool:
-        """Whether the library has arithmetic for the type of an array, or of those of a sequence.
+        """Whether the library has arithmetic for the type of an array, or of arrays in a sequence.
 
         CuPy has none for text, nor for the floats and integers of ONNX that numpy itself lacks,
         but for bfloat16.
@@ -92,7 +92,7 @@ class Device:
         return np.asarray(self.xp.asnumpy(bits)).view(array.dtype)
 
     def of_host(self, array: Any) -> Any:
-        """A numpy array as one of this device, which has its type; of the arrays of a sequence."""
+        """A numpy array as one of this device, if it has the type; of the arrays of a sequence."""
         if isinstance(array, list):
             return [self.of_host(item) for item in array]
         moves = isinstance(array, np.ndarray) and self.computes(array)
@@ -148,5 +148,5 @@ def _open_cuda(number: int) -> Device:
 
 @cache
 def _on_device(cupy: Any) -> OnDevice:
-    """The library as kernels see it: one, so that what is compiled for it is found again."""
+    """The library as kernels see it: one object, so that its compiled code is found again."""
     return OnDevice(cupy)

@@ -97,7 +97,7 @@ class DynamicRegion:
 
 
 def _least_bytes(step: Step, kernel: Kernel, inputs: Sequence[Any]) -> int:
-    """Bytes of what a kernel will return, as far as inference tells for these very inputs.
+    """Bytes of a kernel's outputs, as far as inference tells for these very inputs.
 
     Raises:
         ImpossibleShape: no array can have the shape of a result.

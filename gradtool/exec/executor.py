@@ -48,7 +48,7 @@ class Executor:
         given: Mapping[int, Any] | None = None,
         held: Container[str] = (),
     ) -> None:
-        """`arena` is used if it is given; `given` are arrays of inputs that lie elsewhere.
+        """`arena` is used if it is given; `given` are arrays of inputs elsewhere.
 
         It has the data of the parameters and of the state that are `held`.
         """
@@ -117,7 +117,7 @@ class Executor:
             self._settle()
 
     def _failed(self, links: Sequence[Link], left: Iterator[Link]) -> str:
-        """The label of the step whose call was the last that was taken."""
+        """The label of the step of the last call."""
         return self._label(links[len(links) - length_hint(left) - 1].step)
 
     def call(self, index: int) -> None:
@@ -141,7 +141,7 @@ class Executor:
         return f"{step.op} node that writes {name!r}"
 
     def load(self, held: Container[str] = ()) -> None:
-        """Fill the constants, and the parameters and the state that are not `held`."""
+        """Fill the constants, and parameters and state not `held`."""
         for index, constant in self.program.constants.items():
             datum = self.program.values[index]
             if datum.kind == "constant" and datum.spec is not None and constant.size:
@@ -158,7 +158,7 @@ class Executor:
         return self.dynamic.values.get(index, self.arrays[index])
 
     def result(self, index: int, *, copy: bool = True) -> np.ndarray[Any, Any]:
-        """An output on the host: a copy, or on the CPU what lies in the arena until a step."""
+        """An output on the host: a copy, or on the CPU a view of the arena until a step."""
         value = self.value(index)
         return self.device.to_host(value) if copy or self.device.xp is not np else value
 
@@ -168,7 +168,7 @@ class Executor:
         return {name: self.result(index, copy=copy) for name, index in found}
 
     def outputs(self, *, copy: bool = True) -> dict[str, np.ndarray[Any, Any]]:
-        """All outputs that are no gradients, by name."""
+        """All outputs but gradients, by name."""
         gradients = set(self.program.gradients.values())
         chosen = [v for v in self.program.outputs if v not in gradients]
         return {self.program.values[v].name: self.result(v, copy=copy) for v in chosen}
@@ -236,7 +236,7 @@ class Executor:
         return partial(_run_doubted, self.program.grain, self._doubts, index, settle, bound)
 
     def _settle(self) -> None:
-        """Raise what a device has found of indices since the last time."""
+        """Raise the errors of indices found by a device since the last time."""
         found = None if self._doubts is None else self._doubts.settled()
         if found is not None:
             error, step = found
@@ -319,7 +319,7 @@ def _run_doubted(
 def _adapted(
     xp: Any, found: Kernel, inputs: list[Any], out: list[Any], attributes: Mapping[str, Any]
 ) -> None:
-    """Call a kernel in the simple style and copy what it returns."""
+    """Call a kernel in the simple style and copy its results."""
     inputs = [i() if callable(i) else i for i in inputs]
     made = found.function(xp, *inputs, **attributes)
     for target, result in zip(out, made if isinstance(made, tuple) else (made,), strict=False):

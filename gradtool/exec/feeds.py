@@ -74,7 +74,7 @@ def converted(
 
 
 def inputs_of(model: ir.Model) -> list[ir.Value]:
-    """The graph inputs that need a value: those without a default."""
+    """The graph inputs without a default."""
     return [v for v in model.graph.inputs if v.const_value is None]
 
 
@@ -234,7 +234,7 @@ def _decides(value: ir.Value, model: ir.Model) -> bool:
 
 
 def _is_read_early(node: ir.Node, slot: int, model: ir.Model) -> bool:
-    """Whether a node reads an input before the run: on the host, or to tell what it makes."""
+    """Whether a node reads an input before the run: on the host, or to tell its outputs."""
     found = kernel.find(node.domain, node.op_type, model.graph.opset_imports.get(node.domain, 1))
     if found is None or slot in found.host:
         return True

@@ -1,4 +1,4 @@
-"""Functions that are called in the course of a step, and see its names and arrays."""
+"""Callbacks in the course of a step, with its names and arrays."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Hooks:
 
     @property
     def changing(self) -> set[str]:
-        """The names of the gradients that are looked at, and may be changed."""
+        """The names of the gradients with a callback, which may change them."""
         return {name for names, _ in self.gradients for name in names}
 
 
@@ -125,7 +125,7 @@ def _on_nodes(
 
 
 def _numbers(program: Program, gradients: Mapping[str, str]) -> dict[str, int]:
-    """The gradients that a step of a program makes; those that are zero anyway are constants."""
+    """The gradients of a step of a program, but zero ones, which are constants."""
     made = {v for step in program.steps for v in step.writes}
     numbers = {d.name: v for v, d in enumerate(program.values) if program.storage(v) in made}
     return {name: numbers[value] for name, value in gradients.items() if value in numbers}

@@ -43,7 +43,7 @@ def read(source: str) -> Arrays:
 
 
 def random(model: ir.Model, seed: int) -> Arrays:
-    """Inputs drawn from PCG64: normal floats, integers that are valid where they are read.
+    """Inputs drawn from PCG64: normal floats, integers valid for their readers.
 
     Gradient buffers are zero; inputs with a default have that.
     """

@@ -18,7 +18,7 @@ REPEATS = 5
 
 
 def reach(kernels: Kernels = "numpy") -> Reach:
-    """By the kernels that are asked for, the best of a few runs; about a fifth of a second."""
+    """By the kernels asked for, the best of a few runs; about a fifth of a second."""
     a, b, c = (np.ones((SIDE, SIDE), np.float32) for _ in range(3))
     source, target = (np.ones(COPIED // 4, np.float32) for _ in range(2))
     product: Callable[[], object] = partial(np.matmul, a, b, out=c)

@@ -49,7 +49,7 @@ class Measurement:
 
 
 def measure(executor: Executor, repeat: int = 3, *, copy: bool = False) -> Measurement:
-    """Run a few steps of an executor whose inputs are set, and measure them.
+    """Run and measure a few steps of an executor with its inputs set.
 
     The results are handed over as copies, or as what lies in the arena.
     """
@@ -100,7 +100,7 @@ def high_water(executor: Executor) -> int:
 
 
 def _last_change(executor: Executor, start: int, pattern: int) -> int:
-    """The end of the last byte behind `start` that is not the pattern; looked for in blocks."""
+    """The end of the last byte behind `start` to differ from the pattern; searched in blocks."""
     for end in range(executor.arena.size, start, -BLOCK):
         first = max(start, end - BLOCK)
         block = executor.device.to_host(executor.arena[first:end])
@@ -187,7 +187,7 @@ def check_arena(executor: Executor) -> None:
 
 
 def _content(held: Any) -> Any:
-    """Comparable content: the bits of an array, the words of text, those of each of a sequence."""
+    """Comparable content: the bits of an array, the words of text, of a sequence each item's."""
     if held is None or isinstance(held, list):
         return held and [_content(item) for item in held]
     return held.tolist() if held.dtype.kind == "O" else held.tobytes()

@@ -1,4 +1,4 @@
-"""Bytes that are held beside an arena: on the host by Python and numpy, on a device by CuPy."""
+"""Bytes held beside an arena: on the host by Python and numpy, on a device by CuPy."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Meter(Protocol):
         """Bytes at most since the last restart."""
 
     def restart(self) -> None:
-        """Forget what was held at most before."""
+        """Reset the peak to the bytes held now."""
 
 
 @contextmanager
 def beside(device: Device) -> Iterator[Meter]:
-    """Count what is held from here on.
+    """Count the bytes held from here on.
 
     On the CPU that is what Python and numpy allocate (`tracemalloc`); on a CUDA device what is
     taken of CuPy's memory and not given back, in the blocks of its pool (512 bytes each), not what
@@ -61,7 +61,7 @@ class _Traced:
         return tracemalloc.get_traced_memory()[1]
 
     def restart(self) -> None:
-        """Forget what was held at most before."""
+        """Reset the peak to the bytes held now."""
         tracemalloc.reset_peak()
 
 
@@ -87,7 +87,7 @@ def _hooked(xp: Any) -> AbstractContextManager[Meter]:
             self._taken: dict[int, int] = {}
 
         def restart(self) -> None:
-            """Forget what was held at most before."""
+            """Reset the peak to the bytes held now."""
             self.most = self.held
 
         def malloc_postprocess(self, **block: int) -> None:

@@ -1,4 +1,4 @@
-"""`run --verify ort`: the same graph in stock onnxruntime, and what rounding makes of both.
+"""`run --verify ort`: the same graph in stock onnxruntime, and the rounding of both.
 
 A graph that amplifies rounding may differ from ours as ours does from float64.  Where a Relu or a
 maximum is at its kink, as at a zero or a tie, rounding decides which gradient it has: right ones
@@ -88,7 +88,7 @@ def _rounding(model: ir.Model, arrays: Arrays, mine: Arrays) -> float:
 def moved(
     model: ir.Model, arrays: Arrays, trained: Arrays, by: float, seed: int
 ) -> tuple[ir.Model, Arrays]:
-    """A model and inputs near by: floats among the inputs, and parameters that have a result."""
+    """A model and inputs near by: floats among the inputs, and parameters with a result."""
     rng = np.random.default_rng(seed)
 
     def beside(found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

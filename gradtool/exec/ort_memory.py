@@ -49,7 +49,7 @@ def growth(start: Start | None) -> int | None:
 
 
 def _of_files(status: dict[str, int]) -> int:
-    """Bytes of mapped files, those of file systems in memory too."""
+    """Bytes of mapped files, of file systems in memory too."""
     return status.get("RssFile", 0) + status.get("RssShmem", 0)
 
 

@@ -98,7 +98,7 @@ def result_of(
 
 
 class Outlets:
-    """The places of what one step leaves, in the arena of an executor.
+    """The places of the results of one step, in the arena of an executor.
 
     Next values of parameters and of state are no results: `carry` puts those that a step could not
     leave where the next one reads them.
@@ -175,7 +175,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 def _moved(executor: Executor) -> tuple[Pairs, Pairs]:
-    """The places of old values whose next ones lie elsewhere, and those of the next.
+    """The places of old values whose next ones lie elsewhere, and of the next ones.
 
     Second come those whose next value lies in a place that is written over as well.
     """

@@ -133,7 +133,7 @@ class Store:
         return frozenset(tenant.shared).intersection(self._filled).union(tenant.parts)
 
     def _move(self, peak: int) -> None:
-        """Make room, and take along what lies at the start; who was bound is bound anew."""
+        """Grow the arena and copy its shared start; bound tenants are bound anew."""
         for tenant in self._bound:
             tenant.release()
         self._bound, self.last = [], None

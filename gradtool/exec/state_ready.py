@@ -20,7 +20,7 @@ class Settling(Protocol):
 
 
 def settling_steps(program: Program) -> dict[str, int | None]:
-    """By name of state, the step after which it is final; None where it is when all have run.
+    """By name of state, the step after which it is final; None if only after all steps.
 
     The latter is carried to its place after the step.
     """

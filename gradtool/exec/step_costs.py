@@ -66,7 +66,7 @@ def step_costs(
 
 
 def _outside(executor: Executor) -> tuple[int, ...]:
-    """The most that was allocated beside the arena during each step."""
+    """The most bytes allocated beside the arena during each step."""
     executor.rewind()
     most = []
     with beside(executor.device) as meter:

@@ -2,7 +2,7 @@
 
 CuPy copies an operand of a stack that is not contiguous, and a result that is not.  cuBLAS takes
 matrices whose rows or whose columns lie without gaps, so far apart as one likes, and stacks of
-them at equal distances; what no such stack describes is a few of them.
+them at equal distances; other operands are a few such stacks.
 """
 
 from __future__ import annotations

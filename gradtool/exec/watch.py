@@ -1,4 +1,4 @@
-"""A step that is watched: calls before and after those of its nodes."""
+"""A watched step: calls before and after the ones of its nodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Watch:
     after: dict[int, list[Act]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Run one step of the executor, and all that is to be done on the way."""
+        """Run one step of the executor, and all actions on the way."""
         with allowance.of_step(self.executor.plan.total):
             for index in range(len(self.executor.calls)):
                 for act in self.before.get(index, ()):
@@ -103,7 +103,7 @@ def _is_float(held: Any) -> bool:
 def _has_nan(device: Device, array: Any) -> bool:
     """Whether an array has a NaN.  Infinities are no fault: masks are made of them.
 
-    numpy hands an array of a device to its library; what steps read on the host stays there.
+    numpy hands an array of a device to its library; host operands of steps stay there.
     """
     return _is_float(array) and bool(np.isnan(device.computable(array)).any())
 

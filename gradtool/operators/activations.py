@@ -37,7 +37,7 @@ class Activation:
 
 
 def resolve(op: str, attributes: Mapping[str, Any]) -> list[list[Activation]]:
-    """The activations of each direction. Parameters go, in order, to those that take any."""
+    """The activations of each direction. Parameters go, in order, to activations with any."""
     left = [list(attributes.get(f"activation_{kind}") or ()) for kind in ("alpha", "beta")]
 
     def made(name: str) -> Activation:

@@ -1,4 +1,4 @@
-"""Sizes and options of an attention node, and the blocks of scores in which it is computed."""
+"""Sizes and options of an attention node, and its blocks of scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of queries of head `head` of each group: what is computed at once."""
+    """Some rows of queries of head `head` of each group, computed at once."""
 
     batches: slice
     groups: slice
@@ -75,7 +75,7 @@ class Shape:
         return [slice(r, min(r + rows, self.queries)) for r in range(0, self.queries, rows)]
 
     def blocks(self) -> Iterator[Block]:
-        """Every block; those that read the same keys follow each other, `first` to `last`."""
+        """Every block; blocks of the same keys follow each other, `first` to `last`."""
         batches, groups, _ = self.at_once
         turns = [(head, rows) for head in range(self.heads) for rows in self.spans]
         for b in range(0, self.batch, batches):

@@ -19,7 +19,7 @@ _grain: ContextVar[int] = ContextVar("grain", default=CACHE)
 
 @contextmanager
 def grain(times: int) -> Iterator[None]:
-    """Pieces are `times` as large as those for a processor's cache."""
+    """Make pieces `times` as large as for a processor's cache."""
     before = _grain.set(times)
     try:
         yield

@@ -42,9 +42,9 @@ def _require_fit(ctx: Any, node: ir.Node, window: Window, sizes: Any) -> None:
 
 
 def _same(window: Window, axis: int, size: Dim, *, ceil: bool) -> Dim:
-    """The windows along an axis with SAME, whose padding leaves out what dilations add.
+    """The windows along an axis with SAME, whose padding ignores dilations.
 
-    What they reach further costs whole strides of the last windows.
+    Their further reach costs whole strides of the last windows.
     """
     stride = window.strides[axis]
     beyond = window.extent[axis] - window.kernel[axis]
@@ -57,7 +57,7 @@ def _parts(size: Dim, stride: int) -> Dim:
 
 
 def _count(window: Window, axis: int, size: Dim, *, ceil: bool) -> Dim:
-    """The windows along an axis; those of an open one as an expression."""
+    """The number of windows along an axis; of an open one as an expression."""
     if isinstance(size, int):
         return window.count(axis, size, ceil=ceil)
     begin, stride = window.begin[axis], window.strides[axis]

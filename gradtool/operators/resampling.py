@@ -185,7 +185,7 @@ def _coordinates(
 ) -> Array:
     """The position in x of each place of y, every operation rounded to `number`.
 
-    What is decided by a position (the nearest element, what lies outside) is decided by that in
+    The nearest element and the places outside are decided by the position in
     float32, as in onnxruntime and PyTorch: 7 / 0.7 is 10 there.
     """
     j: Array = np.arange(places, dtype=number)

@@ -53,7 +53,7 @@ def _scaled(size: Dim, scale: np.float32) -> Dim:
 
 
 def fraction(scale: np.float32) -> Fraction:
-    """A simple fraction that is `scale` in float32."""
+    """A simple fraction equal to `scale` in float32."""
     limit = 1
     while np.float32(found := Fraction(float(scale)).limit_denominator(limit)) != scale:
         limit *= 2

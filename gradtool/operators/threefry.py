@@ -1,4 +1,4 @@
-"""Threefry-2x32-20: random words that are a function of a key and a counter alone.
+"""Threefry-2x32-20: random words as a function of a key and a counter alone.
 
 Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 """

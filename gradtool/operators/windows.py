@@ -1,4 +1,4 @@
-"""Sliding windows: what Conv, ConvTranspose and the pooling operators share."""
+"""Sliding windows of Conv, ConvTranspose and the pooling operators."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def share_pads(total: Sequence[int], *, upper: bool) -> Ints:
 def transposed(
     kernel: Sequence[int], sizes: Sequence[Any], out: Sequence[Any], given: Mapping[str, Any]
 ) -> tuple[Window, Ints]:
-    """The convolution whose gradient a ConvTranspose from images of `sizes` is, and what it adds.
+    """Window of the convolution whose gradient is a ConvTranspose of `sizes`, and output padding.
 
     Its pads are given, or follow from the output's size: then what the windows cover beyond it is
     cut off, half on each side.  What is added behind the windows is `output_padding`, or what an

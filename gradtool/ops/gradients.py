@@ -3,7 +3,7 @@
 A rule is `(op, node, *dys) -> one gradient per formal input`: it gets the builder, the forward
 node and the gradient of each output (None where no gradient arrives), and returns None for an
 input that is absent or not differentiable.  It emits standard operators and composites through
-`op`, and nothing else.  What it reads of the forward pass is what will be kept.
+`op`, and nothing else.  Its reads of the forward pass are the residuals.
 """
 
 from __future__ import annotations

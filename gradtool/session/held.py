@@ -169,7 +169,7 @@ class StateAccess:
         }  # fmt: skip
 
     def _averages(self) -> dict[str, str]:
-        """By parameter, the state that is its mean.
+        """By parameter, the state with its mean.
 
         Raises:
             UsageError: the graph keeps none.
@@ -245,7 +245,7 @@ def changing_weights(model: ir.Model) -> dict[str, ir.Value]:
 
 
 def _changing(model: ir.Model) -> list[str]:
-    """The initializers that are trained, or are state."""
+    """The initializers to train, and state."""
     info = TrainingInfo.of(model)
     known = {*info.gradients, *info.state}
     return [name for name in model.graph.initializers if name in known]

@@ -117,7 +117,7 @@ class Session(Updating, Hooking):
         copy: bool = True,
         settling: Settling | None = None,
     ) -> Result:
-        """Run forward and backward once; parameters and state keep what the step made of them.
+        """Run forward and backward once; parameters and state keep their new values.
 
         Args:
             batch: arrays by name: of numpy, of anything with `__dlpack__`, CuPy's on a device,
@@ -170,7 +170,7 @@ class Session(Updating, Hooking):
         return result
 
     def make_ready(self, batch: Batch) -> None:
-        """Bind steps for the sizes of a batch, and updates: what is trained lies in the arena then.
+        """Bind steps for the sizes of a batch, and updates, with parameters and state in the arena.
 
         Args:
             batch: arrays by name, as of `step`.
@@ -226,7 +226,7 @@ class Session(Updating, Hooking):
         return binding.outlets.take(seconds, copy=copy)
 
     def _known_ahead(self, batch: Batch) -> Batch:
-        """A batch with what its loss needs to know of it."""
+        """A batch with the facts its loss needs."""
         return batch if self._ahead is None else self._ahead(batch)
 
     def _evaluation(self, *, loss: bool) -> Resident:
@@ -244,7 +244,7 @@ class Session(Updating, Hooking):
         return self._evaluated[loss]
 
     def _run(self, run: Callable[[], None]) -> float:
-        """Run what was fed; returns the seconds it took."""
+        """Run the fed step; returns its seconds."""
         start = time.perf_counter()
         with np.errstate(all="ignore"):
             if self._limits == (None, None):
@@ -276,13 +276,13 @@ class Session(Updating, Hooking):
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The plans that are kept: `train`, `update`, `evaluate`; of each the latest first."""
+        """The cached plans: `train`, `update`, `evaluate`; of each the latest first."""
         update = () if self._sums is None else (self._sums.updates,)
         residents = (self._train, *update, *self._evaluated.values())
         return tuple(plan for resident in residents for plan in resident.plans)
 
     def close(self) -> None:
-        """Let go of the arena; results that were not copied keep it."""
+        """Let go of the arena; uncopied results keep it."""
         self._is_open = False
         self._store.clear()
         self._train.clear()

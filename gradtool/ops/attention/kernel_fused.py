@@ -131,7 +131,7 @@ def _scores(
 ) -> Array:
     """The scores of a block: floats are added, false flags put `fill`, in the order of masks.
 
-    What is not causal is hidden at last.
+    Causality hides scores last.
     """
     columns = reach(n, block.rows, None)
     s = take(buffers["scores"], (*rows.shape[:3], columns))

@@ -21,7 +21,7 @@ from gradtool.graph.reads import reads
 def drop_unread(model: ir.Model) -> int:
     """Drop the nodes of inlined bodies that nobody reads, in place. Returns how many.
 
-    What says which call a body is of goes over to the first node that is left of it.  Optional
+    The note of a body's call goes over to the first of its nodes left.  Optional
     outputs at the end that nobody reads go too: runtimes compute and hold them.
     """
     count = 0

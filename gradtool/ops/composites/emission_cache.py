@@ -2,8 +2,8 @@
 
 The layers of a model repeat, and so do their gradients, and the calls in these.  The body of a call
 is a function of its attributes and of the reads of its emission (`gradtool.emit.reads`), and so is
-the emission of a rule.  It is stamped where its nodes read nothing else, and where nothing that they
-make is a size, of which the builder knows more than type and shape.
+the emission of a rule.  It is stamped where its nodes read nothing else, and none of their
+results is a size, of which the builder knows more than type and shape.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def outline(model: ir.Model) -> int:
     """Put composite calls back where `inline` replaced them. Returns how many were.
 
     Metadata is not believed: the body is emitted again, and a group of nodes that differs from it
-    in anything stays as it is.  What nobody reads counts for neither.
+    in anything stays as it is.  Dead nodes count for neither.
     """
     _lift_constants(model)
     groups = _groups(model)

@@ -186,7 +186,7 @@ def copy(
 ) -> None:
     """Copy a node to the end of the builder's graph; `known` takes its outputs.
 
-    What is computed `again` is marked as such.
+    Nodes computed `again` are marked as such.
     """
     suffix, marks = "", node.metadata_props
     if again:

@@ -138,7 +138,7 @@ def _extreme(
 def clip(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = min(max(x, low), high)`: dy goes to x within the bounds, else to the bound it hit.
 
-    What was a relu6 or hardtanh of PyTorch gives x nothing on its bounds.
+    Of a relu6 or hardtanh of PyTorch, x gets nothing on its bounds.
     """
     x, low, high = node.inputs[0], given(node, 1), given(node, 2)
     if low is None and high is None:

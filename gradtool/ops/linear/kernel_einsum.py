@@ -1,6 +1,6 @@
 """Einsum: diagonals and sums of each operand, then products of matrices, two operands at a time.
 
-What is done and which arrays it takes is decided from the shapes alone.
+The steps and the arrays they take are decided from the shapes alone.
 """
 
 from __future__ import annotations

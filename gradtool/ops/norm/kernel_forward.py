@@ -167,7 +167,7 @@ def forward(
 ) -> None:
     """`y = (x - mean) · rstd · scale + bias`; `kept` takes mean and rstd if wanted.
 
-    Where y is None, only statistics are.  Those of nothing are NaN.
+    Where y is None, only statistics are computed.  Statistics of nothing are NaN.
     """
     xp, x = room.xp, x.reshape(layout.shape)
     y = None if y is None else y.reshape(layout.shape)

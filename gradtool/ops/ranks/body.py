@@ -18,7 +18,7 @@ def ranks_moments(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Mean and biased variance of the examples of all ranks, from each rank's own.
 
-    What evaluation takes in their place comes with them.
+    Their replacements in evaluation come with them.
     """
     return op.Identity(mean), op.Identity(variance)
 

@@ -79,7 +79,7 @@ class Placing:
     def _is_free(self, each: Instruction, k: int, i: int) -> bool:
         """Whether a result may lie where output k will be.
 
-        What is selected from may not: kernels took 5 to 7 % longer with it there.
+        Operands of a selection may not: kernels took 5 to 7 % longer with it there.
         """
         later = [v for v, place in self.places.items()
                  if place == ("out", k) and self._last.get(v, -1) > i]  # fmt: skip

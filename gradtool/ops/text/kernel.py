@@ -61,7 +61,7 @@ def string_normalizer(
 ) -> Array:
     """Words without accents, stop words left out, in lower or upper case.
 
-    What is compared with stop words is in the case asked for, unless that is sensitive. If no
+    Words are compared with stop words in the case asked for, unless it is sensitive. If no
     word is left, one empty string is.
     """
     change = {"LOWER": str.lower, "UPPER": str.upper}.get(case_change_action, str)
