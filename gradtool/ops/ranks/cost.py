@@ -1,4 +1,4 @@
-"""Additions of a rank in the collectives of all ranks."""
+"""Costs of the collectives of ranks."""
 
 from __future__ import annotations
 
