@@ -99,7 +99,7 @@ def test_an_unknown_argument_and_none_are_one_line(function, made):
         (lambda _: gt.grad("m.onnx"), "grad: model is 'm.onnx', .*: gradtool.load reads a file"),
         (lambda m: gt.grad(m, wrt="w"), "grad: wrt is 'w', and has to be a list, each a text"),
         (lambda m: gt.run(m, seed=-1), "run: seed is -1, and has to be a whole number from 0"),
-        (lambda m: gt.plan(m, kernels="cuda"), "kernels is 'cuda', and has to be 'numpy' or"),
+        (lambda m: gt.plan(m, kernels="cuda"), "kernels is 'cuda', and has to be 'auto' or"),
         (lambda _: gt.load(None), "load: source is None, and has to be"),
         (lambda _: gt.load("/"), "/: "),
         (lambda _: gt.load(b""), "is empty"),
