@@ -1,4 +1,4 @@
-"""The bytes of the arena of a schedule, without the program and the plan that run it.
+"""Arena sizes of schedules, without building their programs and plans.
 
 They are those of `no_recompute` of the replayed program: the same buffers, packed in the same
 order.  Searches ask of hundreds of schedules how large they are, and for the plan of one.
@@ -22,7 +22,7 @@ from gradtool.program.native import renewed
 
 
 class Instances(NamedTuple):
-    """Where each instance of a storage is made and last needed, -1 if it is not; its storage.
+    """The first and last step of each instance of a storage, -1 if there is none; its storage.
 
     `touched` are by position the instances that a step reads, by storage.
     """
@@ -77,9 +77,9 @@ class Arenas:
     def buffers(self, order: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
         """Bytes, first and last step of each buffer that moves, in order of first use.
 
-        Workspaces come before what their step writes; what runs for nobody is left out.  None if
-        something is read after what lies over it is there, or if no native kernel writes as few
-        outputs as are read of its step.
+        Workspaces come before the writes of their step; dead steps are left out.  None if a value
+        is read after it is overwritten, or if no native kernel writes as few outputs as are read of
+        its step.
         """
         order, instances = self._ran(order)
         state = self._state(order)
@@ -108,7 +108,7 @@ class Arenas:
         return sizes, first, until
 
     def ran(self, order: Sequence[int]) -> list[Step] | None:
-        """The steps of an order that somebody needs, with the FLOPs for what is read of each.
+        """The live steps of an order, with the FLOPs of the outputs read of each.
 
         None if only the plan can tell.
         """
@@ -124,7 +124,7 @@ class Arenas:
         return found
 
     def _ran(self, order: Sequence[int]) -> tuple[Sequence[int], Instances | None]:
-        """The steps of an order without those that run for nobody, and their instances."""
+        """The steps of an order without dead ones, and their instances."""
         instances = self._instances(order)
         if instances is None:
             keep = alive(self.program, order)
@@ -133,7 +133,7 @@ class Arenas:
         return order, instances
 
     def _written(self, order: Sequence[int], instances: Instances) -> Iterator[list[int]]:
-        """By position, the instances that somebody needs of those that a step makes."""
+        """By position, the instances written by a step and read later."""
         born, dies, made, count = instances.born, instances.dies, 0, len(instances.born)
         for position in range(len(order)):
             begin = made
@@ -189,9 +189,9 @@ class Arenas:
         return owner
 
     def _state(self, order: Sequence[int]) -> dict[int, int] | None:
-        """Bytes of next values of state that lie apart: none where they need not in an order.
+        """Bytes of each next value of state, 0 where an order donates it the old one's storage.
 
-        None if what lies over an old value in every plan is there before that is read.
+        None if a next value would overwrite an old one before its last read.
         """
         if not self._over and not self._replacements:
             return {}
@@ -215,17 +215,17 @@ class Arenas:
 
     @cached_property
     def _sizes(self) -> dict[int, int]:
-        """Bytes of each storage that lies in the arena."""
+        """Bytes of each storage in the arena."""
         values, sizes = self.program.values, self._simulator.bytes
         return {r: 0 if values[r].kind == "host" else size for r, size in sizes.items()}
 
     def _workspace(self, number: int, step: Step) -> int:
-        """Bytes of the workspace of a step, or of what is left of it."""
+        """Bytes of the workspace of a step, perhaps a narrowed one."""
         is_whole = step is self.program.steps[number]
         return self._simulator.work[number] if is_whole else workspace_bytes(self.program, step)
 
     def _narrowed(self, number: int, written: tuple[int, ...]) -> Step | None:
-        """A step that writes some of its outputs; None if no native kernel writes as few."""
+        """A step that writes only some of its outputs; None if no native kernel does."""
         step = self.program.steps[number]
         if len(written) == len(self._simulator.writes[number]):
             return step

@@ -1,4 +1,4 @@
-"""What a plan holds, in parts."""
+"""The bytes of a plan by operator, phase and module."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gradtool.planning.plan import TEMPORARIES, Buffer, Plan, Region
 from gradtool.program import Program, Step
 
 COMPUTED: tuple[Region, ...] = ("activations", TEMPORARIES, "workspace")
-TOP = "(top)"  # what belongs to no part of the model
+TOP = "(top)"  # nodes of no part of the model
 FRAGMENTATION = "fragmentation"  # bytes of the arena that no buffer holds at the peak step
 
 
@@ -22,7 +22,7 @@ def held(plan: Plan, what: str) -> dict[str, int]:
 
 
 def part(plan: Plan, buffer: Buffer, what: str) -> str:
-    """The operator, phase or module that computes what a buffer is called by, else its region."""
+    """The operator, phase or module of a buffer's producer, else its region."""
     maker = plan.maker(buffer)
     return buffer.region if maker is None else _KEYS[what](maker)
 
@@ -38,7 +38,7 @@ def unsized(program: Program) -> dict[str, int]:
 
 
 def activation_bytes(plan: Plan) -> int:
-    """The most that activations, backward temporaries and workspaces take together at any step."""
+    """The peak of activations, backward temporaries and workspaces together."""
     from gradtool.planning.packing import load_profile
 
     own = (span for span in plan.spans if span.region in COMPUTED)
@@ -46,7 +46,7 @@ def activation_bytes(plan: Plan) -> int:
 
 
 def module(step: Step) -> str:
-    """The part of the model that a step is of."""
+    """The module that a step belongs to."""
     return step.module or TOP
 
 

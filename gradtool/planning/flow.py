@@ -44,7 +44,7 @@ def min_cut(
     source: int,
     sink: int,
 ) -> Cut:
-    """The least cut of `arcs` (tail, head, capacity), where None is more than any cut.
+    """The minimum cut of `arcs` (tail, head, capacity), None being an infinite capacity.
 
     Raises:
         ValueError: source and sink are not separated by any arcs of known capacity.
@@ -59,7 +59,7 @@ def min_cut(
 
 
 class Network:
-    """Nodes and arcs, of which least cuts are asked for several capacities."""
+    """Nodes and arcs, for minimum cuts at several capacities."""
 
     def __init__(self, nodes: int, tails: Integers, heads: Integers) -> None:
         self.nodes, self._tails, self._heads = nodes, tails, heads
@@ -90,7 +90,7 @@ class Network:
 
     @cached_property
     def _arcs(self) -> tuple[Integers, Integers, Integers, Integers]:
-        """Heads, where the arcs of each tail begin, the place of each arc's reverse; our places.
+        """Heads, the first arc of each tail, the place of each arc's reverse; our places.
 
         Every arc has a reverse of its own.
         """
@@ -107,7 +107,7 @@ class Network:
 
 
 class _Residual:
-    """What is left of the capacity of each arc between two nodes."""
+    """The residual graph of a flow: the capacity left of each arc."""
 
     def __init__(
         self, nodes: int, tails: Integers, heads: Integers, limits: Integers, source: int, sink: int
@@ -141,7 +141,7 @@ class _Residual:
             most = min(most - value, self._across(self._border(self.left >> shift > 0)))
 
     def _border(self, usable: Mask) -> Mask:
-        """The arcs that leave what the source reaches over usable ones."""
+        """The arcs out of the set that the source reaches over usable ones."""
         side = self._search(usable)
         border: Mask = side[self.tails] & ~side[self.heads]
         if side[self.sink]:
@@ -153,7 +153,7 @@ class _Residual:
         return int(np.sum(self.left[arcs], dtype=object))
 
     def _push(self, shift: int, most: int) -> int:
-        """Push a maximum flow in units of 2^shift, which is at most `most`."""
+        """Push a maximum flow in units of 2^shift, at most `most`."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import maximum_flow
 
@@ -167,7 +167,7 @@ class _Residual:
         return int(result.flow_value)
 
     def reached(self) -> Mask:
-        """The nodes that the source reaches over arcs with capacity left."""
+        """The nodes reached from the source over arcs with capacity left."""
         return self._search(self.left > 0)
 
     def _search(self, usable: Mask) -> Mask:

@@ -1,4 +1,4 @@
-"""Which buffers a program needs, and from which step to which."""
+"""Liveness: the buffers of a program and the steps from which to which each is held."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORKSPACE = " (workspace)"
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """Bytes that must lie somewhere from step `first` to step `last`, both included."""
+    """Bytes held from step `first` to step `last`, both included."""
 
     name: str
     region: Region
@@ -29,7 +29,7 @@ class Lifetime:
     regions: tuple[Region, ...] = ()
 
     def placed(self, offset: int) -> Buffer:
-        """The buffer that lies at an offset."""
+        """The buffer at an offset."""
         lasting = (self.first, self.last, self.values)
         own = (self.called, self.turn, self.regions)
         return Buffer(self.name, self.region, self.bytes, offset, *lasting, *own)
@@ -40,8 +40,8 @@ def lifetimes(program: Program) -> list[Lifetime]:
 
     A step holds its reads, its writes and its workspace together, but for an output that an
     operator writes in place.  Views keep their storage alive; outputs live to the end.  Next values
-    of parameters and state lie where `gradtool.program.donation` lets them, over the old ones.
-    What several values share is called by the one that lies in it longest.
+    of parameters and state lie over the old ones where `gradtool.program.donation` lets them. A
+    shared storage is called by its longest occupant.
     """
     last = last_reads(program)
     shared = in_place(program, last)
@@ -73,7 +73,7 @@ def lifetimes(program: Program) -> list[Lifetime]:
 
 
 def called_at(program: Program, needed: Iterable[Lifetime], step: int) -> list[Lifetime]:
-    """The lifetimes, those that are held at `step` called by what lies in them then."""
+    """The lifetimes, each held at `step` named after its occupant then."""
     tenants, found = Tenants(program), []
     for each in needed:
         shared = len(each.values) > 1 and each.region not in ALWAYS_LIVE
@@ -87,7 +87,7 @@ def called_at(program: Program, needed: Iterable[Lifetime], step: int) -> list[L
 
 
 def workspaces(program: Program) -> Iterator[Lifetime]:
-    """The workspace of each step that has one."""
+    """The workspaces by step."""
     for index, step in enumerate(program.steps):
         size = workspace_bytes(program, step)
         if size:
@@ -95,18 +95,18 @@ def workspaces(program: Program) -> Iterator[Lifetime]:
 
 
 def workspace_name(step: str) -> str:
-    """What the workspace of a step is called."""
+    """The name of the workspace of a step."""
     return f"{step}{_WORKSPACE}"
 
 
 def first_instance(name: str) -> str:
-    """What a buffer is the first instance of by its name, which may be that of a workspace."""
+    """The first instance of a buffer by its name, or the workspace of the first of a step."""
     step = name.removesuffix(_WORKSPACE)
     return original(step) if step == name else workspace_name(original(step))
 
 
 def always_live(program: Program) -> int:
-    """Bytes of what is alive at every step: parameters, state, constants and inputs."""
+    """Bytes alive at every step: parameters, state, constants and inputs."""
     return sum(
         program.aligned(value.bytes)
         for value in program.values
@@ -123,7 +123,7 @@ def workspace_bytes(program: Program, step: Step) -> int:
 
 
 def last_reads(program: Program) -> dict[int, int]:
-    """The last step at which the storage of each root value is still needed."""
+    """The last step that needs the storage of each root value."""
     last: dict[int, int] = {}
     for index, step in enumerate(program.steps):
         for value in (*step.outputs, *step.inputs):
@@ -135,11 +135,11 @@ def last_reads(program: Program) -> dict[int, int]:
 
 
 def in_place(program: Program, last: dict[int, int]) -> dict[int, int]:
-    """For each output written over an input that dies there: the value whose buffer it takes."""
+    """For each output written in place: the value whose buffer it takes."""
     shared = {v: d.alias for v, d in enumerate(program.values) if d.alias is not None}
     results = {program.storage(v) for v in program.outputs}
     for index, step in enumerate(program.steps):
-        # Few steps read something for the last time; what fits is asked of these alone.
+        # Few steps are last readers; the fit is checked for these alone.
         read = (step.inputs[slot] for slot in step.may_inplace if slot < len(step.inputs))
         if any(v is not None and last[program.storage(v)] == index for v in read):
             for root in donors(program, step, results):

@@ -1,4 +1,4 @@
-"""The plan that keeps everything: the order of the file, no recompute."""
+"""The plan without recompute, in the order of the file."""
 
 from __future__ import annotations
 

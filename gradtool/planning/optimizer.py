@@ -10,9 +10,9 @@ from gradtool.program import Program
 
 
 def state_bytes(program: Program, optimizer: str) -> int:
-    """What one of `OPTIMIZERS`, as it is by default, keeps for the trained values of a program.
+    """State of one of `OPTIMIZERS` at its defaults, in bytes, for the trained values of a program.
 
-    Those are the parameters with a gradient, or where no parameter has one, the inputs that do.
+    Trained are the parameters with a gradient, or without any, the inputs with one.
     """
     if optimizer == OPTIMIZERS[0]:
         return 0

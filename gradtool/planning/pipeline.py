@@ -1,4 +1,4 @@
-"""Which stage computes what, and in which order: pure functions of numbers.
+"""The stages and order of a pipeline: pure functions of numbers.
 
 A model is a line of places, one for each node of its forward pass; a cut before a place gives all
 from there on to a later stage.
@@ -14,22 +14,21 @@ import numpy as np
 
 from gradtool.errors import UsageError
 
-SLACK = 0.05  # of the best there is: what is so near counts as good
+SLACK = 0.05  # of the optimum: anything so near counts as good
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Cost = Callable[[int, int], Array]  # of a stage that ends before a place, by where it begins
 Limits = Sequence[tuple[Cost, float]]
 Phase = Literal["forward", "backward"]
-Turn = tuple[Phase, int]  # what a stage computes of which micro-batch
+Turn = tuple[Phase, int]  # a phase and the number of its micro-batch
 
 
 @dataclass(frozen=True)
 class Line:
-    """What each place of a model takes.
+    """The costs of each place of a model.
 
     `seconds` are those of its forward and its backward nodes, `held` the bytes of its parameters,
-    their sums and their state, `saved` those that backward keeps of its forward results.
-    `crossing[p]` are the bytes that go over a cut before place p, there and back; `trained` says
-    whether a parameter belongs to it that is trained.
+    their sums and their state, `saved` those of its residuals. `crossing[p]` are the bytes that go
+    over a cut before place p, there and back; `trained` says whether it has a trained parameter.
     """
 
     seconds: Sequence[float]
@@ -40,12 +39,12 @@ class Line:
 
 
 def in_flight(stages: int, stage: int, micro_batches: int) -> int:
-    """How many micro-batches a stage has begun and not ended, at most."""
+    """The most micro-batches that a stage has begun and not ended."""
     return min(stages - stage, micro_batches)
 
 
 def turns(stages: int, stage: int, micro_batches: int) -> list[Turn]:
-    """What a stage computes of a step, in order: one forward, one backward.
+    """The turns of a stage in a step, in order: one forward, one backward.
 
     The first `stages - stage - 1` turns are forward, so that all stages have something to do.
 
@@ -62,11 +61,11 @@ def turns(stages: int, stage: int, micro_batches: int) -> list[Turn]:
 
 
 def cuts(line: Line, stages: int, micro_batches: int) -> list[int]:
-    """The places before which a model is cut, so that its stages are balanced.
+    """The places before which a model is cut into balanced stages.
 
     The slowest stage is as fast as it can be; of all cuts that come within `SLACK` of that, those
     whose stage with the most memory has the least; and of those within `SLACK` of this one, those
-    over which the fewest bytes go.  Every stage has a parameter that is trained.
+    over which the fewest bytes go.  Every stage has a trained parameter.
 
     Raises:
         UsageError: there are not as many parameters for so many stages.
@@ -93,7 +92,7 @@ def _require(slowest: float, stages: int, trained: int) -> None:
 
 
 class _Work:
-    """What runs of places cost a stage, and the cuts that are best by that."""
+    """Costs of runs of places as stages, and the best cuts by them."""
 
     def __init__(self, line: Line, stages: int, micro_batches: int) -> None:
         self._count, self._stages, self._micro_batches = len(line.seconds), stages, micro_batches
@@ -104,29 +103,29 @@ class _Work:
         self._crossing: Array = np.asarray(line.crossing, np.float64)
 
     def seconds(self, stage: int, end: int) -> Array:
-        """Seconds of a stage that ends before a place, by where it begins."""
+        """Seconds of a stage that ends before a place, by its first place."""
         del stage
         found: Array = self._seconds[end] - self._seconds[:end]
         return found
 
     def memory(self, stage: int, end: int) -> Array:
-        """Bytes of such a stage, as far as they follow from what it has."""
+        """Bytes of such a stage, as far as they follow from its places."""
         kept = in_flight(self._stages, stage, self._micro_batches)
         held: Array = self._held[end] - self._held[:end]
         saved: Array = self._saved[end] - self._saved[:end]
         return np.add(held, kept * saved)
 
     def sent(self, stage: int, end: int) -> Array:
-        """Bytes that go over the cut where such a stage begins."""
+        """Bytes over the cut at the begin of such a stage."""
         found = np.zeros(end) if stage == 0 else self._crossing[:end]
         return np.asarray(found, np.float64)
 
     def best(self, cost: Cost, limits: Limits) -> float:
-        """The least that the stage has which has most, of all cuts within limits."""
+        """The least possible maximum over the stages, of all cuts within limits."""
         return float(self._filled(cost, np.maximum, limits)[0][-1, -1])
 
     def cheapest(self, limits: Limits) -> list[int]:
-        """The cuts of the least sum of what goes over them, within limits."""
+        """The cuts of the least sum of bytes sent over them, within limits."""
         _, begins = self._filled(self.sent, np.add, limits)
         found, end = list[int](), self._count
         for stage in reversed(range(1, self._stages)):
@@ -135,7 +134,7 @@ class _Work:
         return found[::-1]
 
     def _filled(self, cost: Cost, joined: np.ufunc, limits: Limits) -> tuple[Any, Any]:
-        """By stage and the place before which it ends, the best cost and where it begins."""
+        """By stage and the place before which it ends, the best cost and its first place."""
         best = np.full((self._stages, self._count + 1), np.inf)
         begins = np.zeros(best.shape, np.int64)
         for stage in range(self._stages):
@@ -163,7 +162,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Pace:
-    """What a turn of each stage takes, and what goes over each boundary in one: seconds.
+    """The seconds of a turn of each stage, and of its messages over each boundary.
 
     `first` are those that pass before a stage can begin, while parameters are given to it.
     """
@@ -176,9 +175,9 @@ class Pace:
 
 
 def timeline(pace: Pace, micro_batches: int) -> list[Drawn]:
-    """The turns of all stages in time, by stage; a turn waits for what comes from another one.
+    """The turns of all stages in time, by stage; a turn waits for messages of another one.
 
-    What leaves goes beside what a stage computes, one message after the other.
+    Messages go beside the computation of a stage, one after the other.
     """
     stages = len(pace.forward)
     left = [turns(stages, stage, micro_batches) for stage in range(stages)]

@@ -1,4 +1,4 @@
-"""What planning decides: an order, and an address for every byte of a step."""
+"""The results of planning: an order, and an address for every byte of a step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEMPORARIES: Region = "backward temporaries"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`bytes` that are of a `region` from step `first` to step `last`, both included."""
+    """`bytes` of a `region` from step `first` to step `last`, both included."""
 
     region: Region
     bytes: int
@@ -116,7 +116,7 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Bytes that a step is planned to take: the arena and what adapted kernels add to it."""
+        """Planned bytes of a step: the arena and the additions of adapted kernels."""
         return self.peak + self.scratch
 
     @property
@@ -126,11 +126,11 @@ class Plan:
 
     @cached_property
     def makers(self) -> Mapping[int, Step]:
-        """By the number of a value, the step that computes it."""
+        """By the number of a value, its producer."""
         return {value: step for step in self.program.steps for value in step.writes}
 
     def maker(self, buffer: Buffer) -> Step | None:
-        """The step that computes the value that a buffer is called by; None where no step does.
+        """The producer of the value that a buffer is called by; None if there is none.
 
         Args:
             buffer: one of `buffers`; the step of a workspace is the one that takes it.
@@ -148,7 +148,7 @@ class Plan:
         return None if buffer.value is None else self.program.values[buffer.value].spec
 
     def also(self, buffer: Buffer) -> tuple[int, ...]:
-        """The other values that lie in a buffer, before or after the one that it is called by.
+        """The other values of a buffer, before or after the one it is called by.
 
         Args:
             buffer: one of `buffers`.

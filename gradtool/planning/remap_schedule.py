@@ -1,4 +1,4 @@
-"""An order of steps in terms of the program that the same model has with other sizes."""
+"""A schedule remapped to the program that the same model has with other sizes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gradtool.program import Program
 
 
 def translated(before: Program, after: Program, order: Sequence[int]) -> list[int]:
-    """`order`, whose numbers are those of `before`, in numbers of `after`; steps go by name.
+    """`order`, numbered as in `before`, in numbers of `after`; steps go by name.
 
-    What is a view with some sizes may be a step with others: a further step runs just before what
-    reads it, once for each instance of what it reads itself.
+    A view with some sizes may be a step with others: a further step runs just before its readers,
+    once for each instance of its own reads.
     """
     numbers = {step.name: i for i, step in enumerate(after.steps)}
     made = _Translated(after, {step.name for step in before.steps})
@@ -49,19 +49,19 @@ class _Translated:
         self.read: dict[int, list[int | None]] = {}
 
     def put(self, step: int) -> None:
-        """Append a step, and before it what has to run for what it reads."""
+        """Append a step, and before it the missing producers of its reads."""
         self.renew(self.sources[step])
         self._append(step)
 
     def renew(self, steps: Iterable[int]) -> None:
-        """Append of some steps, and of what they read, those that are stale or never ran."""
+        """Append the stale and missing instances of some steps and of all their producers."""
         waiting, found = list(steps), set[int]()
         while waiting:
             step = waiting.pop()
             if step not in found and (step in self.stale or step not in self.latest):
                 found.add(step)
                 waiting += self.sources[step]
-        for step in sorted(found):  # the order of a program: what is read comes first
+        for step in sorted(found):  # the order of a program: producers come first
             self.stale.discard(step)
             read = [self.latest.get(source) for source in self.sources[step]]
             if step not in self.further:

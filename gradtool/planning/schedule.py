@@ -22,7 +22,7 @@ _LATER = re.compile(rf"({RECOMPUTED}|{MIRRORED})(_\d+)?")
 
 @dataclass(frozen=True)
 class Schedule:
-    """Numbers of steps in running order, and what is put after the name of each instance.
+    """Numbers of steps in running order, and the suffix of the name of each instance.
 
     The suffix of a first instance is empty: it keeps the name of the step.
     """
@@ -43,12 +43,12 @@ class Schedule:
 
     @property
     def recomputed(self) -> tuple[int, ...]:
-        """The steps that run again, once for every further time."""
+        """The recomputed steps, once for every further time."""
         return tuple(s for s, suffix in zip(self.order, self.suffixes, strict=True) if suffix)
 
 
 def original(name: str) -> str:
-    """The first instance of what a plan calls `name`; `name` itself if it is no later instance."""
+    """The first instance of a plan's `name`; `name` itself if it is no later instance."""
     begin = max(name.rfind(RECOMPUTED), name.rfind(MIRRORED))
     return name[:begin] if begin > 0 and _LATER.fullmatch(name, begin) else name
 
@@ -80,7 +80,7 @@ def instances(program: Program, order: Sequence[int]) -> tuple[list[dict[int, in
 
 
 def pruned(program: Program, schedule: Schedule) -> Schedule:
-    """The schedule without the instances that nobody reads.
+    """The schedule without dead instances.
 
     The first instance of a step stays if nobody reads any instance of it: it is a result.  The
     first of those that are left keeps the name of the step.
@@ -94,7 +94,7 @@ def pruned(program: Program, schedule: Schedule) -> Schedule:
 
 
 def alive(program: Program, order: Sequence[int]) -> list[bool]:
-    """Whether each position of an order gives a result or something that is read."""
+    """Whether each position of an order gives a result or a value read later."""
     reads, live_out = instances(program, order)
     read = {program.storage(v) for s in program.steps for v in s.reads}
     used: set[int] = set()
@@ -110,9 +110,9 @@ def alive(program: Program, order: Sequence[int]) -> list[bool]:
 
 
 def replay(program: Program, schedule: Schedule) -> Program:
-    """The program that runs a schedule: later instances are steps and values of their own.
+    """The program of a schedule: later instances are steps and values of their own.
 
-    Only outputs that somebody reads are written, as in a graph without dead values.
+    Only live outputs are written, as in a graph without dead values.
 
     Raises:
         ValueError: a step reads a value that is computed later, or a step is missing.

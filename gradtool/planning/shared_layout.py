@@ -18,9 +18,9 @@ NO_PARTS: Parts = MappingProxyType({})
 
 
 def extended(layout: Layout, plan: Plan, names: Container[str]) -> Layout:
-    """A layout that also has what a plan holds of the parameters and state among `names`.
+    """A layout extended by a plan's parameters and state among `names`.
 
-    What is new lies in the order in which a step is done with it: what is final together lies
+    New ones lie in the order in which a step is done with them: buffers final together lie
     together.
     """
     found = dict(layout)
@@ -38,14 +38,14 @@ def extended(layout: Layout, plan: Plan, names: Container[str]) -> Layout:
 
 
 def size(layout: Layout) -> int:
-    """The bytes that a layout takes."""
+    """The bytes of a layout."""
     return sum(buffer.bytes for buffer in layout.values())
 
 
 def laid_over(plan: Plan, layout: Layout, names: Container[str], parts: Parts = NO_PARTS) -> Plan:
-    """The plan with shared values where the layout has them, and everything else behind it.
+    """The plan with shared values at their offsets in the layout, and everything else behind it.
 
-    It shares what is among `names`, and holds all of the layout, also what no step of it reads.
+    It shares the values among `names`, and holds all of the layout, even buffers without a reader.
     Its `parts` lie inside of that.
     """
     fixed = [b for b in plan.buffers if b.region in ALWAYS_LIVE]
@@ -78,9 +78,9 @@ def laid_over(plan: Plan, layout: Layout, names: Container[str], parts: Parts = 
 
 
 def together(plans: Sequence[tuple[Plan, Container[str]]]) -> int:
-    """The bytes of an arena in which all of these plans lie, one after the other in use.
+    """The bytes of an arena for all of these plans, one after the other in use.
 
-    Beside each are the names of what it shares.
+    Beside each are the names of its shared values.
     """
     layout: Layout = {}
     for plan, names in plans:

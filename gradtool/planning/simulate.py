@@ -32,7 +32,7 @@ class Simulator:
 
     @classmethod
     def of(cls, program: Program) -> Simulator:
-        """The simulator of a program, which is made once: where its cached properties are kept."""
+        """The simulator of a program, made once: the home of its cached properties."""
         kept = vars(program)
         if _KEPT not in kept:
             kept[_KEPT] = cls(program)

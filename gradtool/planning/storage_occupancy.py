@@ -1,4 +1,4 @@
-"""The values that lie in one storage, one after the other, where operators write in place.
+"""The occupants of one storage, one after the other, where operators write in place.
 
 A storage is called by the value that lies in it when the most is alive: that is the one that people
 look for.  Where the storage is free then, it is called by the value that lies in it longest.
@@ -38,28 +38,28 @@ class Tenants:
         }
 
     def at(self, values: Sequence[int], step: int) -> int:
-        """Which of `values` lies in their storage at a step: the last that is written by then."""
+        """The index of the occupant of a storage at a step: the last written by then."""
         return max((i for i, v in enumerate(values) if self.born[v] <= step), default=0)
 
     def longest(self, values: Sequence[int], last: int) -> int:
-        """Which of `values`, held until step `last`, lies there longest; a result before others."""
+        """The index of the longest occupant, held until step `last`; a result before others."""
         ends = pairwise((*(self.born[v] for v in values), last + 1))
         spans = [until - since for since, until in ends]
         results = [self._kind(v) != "activation" for v in values]
         return max(range(len(values)), key=lambda i: (results[i], spans[i], i))
 
     def turn(self, values: Sequence[int]) -> tuple[int, tuple[Region, Region]] | None:
-        """When backward begins to write over what forward left, and the regions before and then."""
+        """The first step of backward to overwrite forward values, the regions before and then."""
         turn = next((i for i, v in enumerate(values) if not self._is_forward(v)), 0)
         if not turn:
             return None
         return self.born[values[turn]], (self.region(values, 0), self.region(values, turn))
 
     def region(self, values: Sequence[int], number: int) -> Region:
-        """The region of one of `values`, and of the storage while that lies in it.
+        """The region of one of `values`, and of the storage while it is the occupant.
 
-        What the same half of the step writes over it decides: a partial sum is the gradient that it
-        becomes.  What backward, a repeat or an update computes beside results is temporary.
+        Values written over it in the same half of the step decide: a partial sum is the gradient
+        that it becomes.  Values of backward, repeats and updates beside results are temporary.
         """
         forward = [self._is_forward(v) for v in values]
         ends = max(i for i, half in enumerate(forward) if half == forward[number])

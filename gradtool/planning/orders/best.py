@@ -1,4 +1,4 @@
-"""The order of steps that needs least memory when nothing is computed twice, with its certificate.
+"""The order of steps of least peak without recompute, with its certificate.
 
 List orders and those that the cuts of bound b give come first.  Between the bound and the best
 of these, limits are tried by halving: a limit is refuted, which raises the bound, or searched for
@@ -29,7 +29,7 @@ _CUTS = 150
 _STATES = 3_750
 _STATES_PER_STEP = 6  # of few steps
 _FEWEST = 8
-_CLOSE = 400  # the part of a peak that is not worth a search
+_CLOSE = 400  # the part of a peak not worth a search
 _LIMITS = 10
 _ASKED = 32
 _STARTS = 8
@@ -37,9 +37,9 @@ _STARTS = 8
 
 @dataclass(frozen=True)
 class Ordered:
-    """An order of all steps, its peak, and the bytes below which no order comes.
+    """An order of all steps, its peak, and a lower bound of the peak of every order.
 
-    `how` names what found it: `given`, a list order, `cut` or `search`.
+    `how` names its origin: `given`, a list order, `cut` or `search`.
     """
 
     order: tuple[int, ...]
@@ -119,7 +119,7 @@ class _Orders:
         return open_
 
     def _refine(self, asked: list[int], above: int) -> None:
-        """Raise the bound between what was refuted and what was not."""
+        """Raise the bound by bisection up to `above`."""
         for _ in range(_LIMITS):
             if self.best.bound >= above:
                 break
@@ -128,7 +128,7 @@ class _Orders:
                 above = limit
 
     def _implied(self, limit: int, asked: list[int]) -> Implied:
-        """What a limit implies; the bound is above the limit if nothing fits."""
+        """The precedence implied by a limit; the bound rises above the limit if no order fits."""
         implied = Implied(self.graph, limit, self.cuts)
         implied.ask(asked)
         if implied.refuted:
@@ -152,12 +152,12 @@ class _Orders:
         return found.path is not None
 
     def _starts(self, graph: StepGraph, asked: list[int]) -> list[Mask]:
-        """The states in which the steps that need most run with least, each once."""
+        """The distinct states of least bytes at the steps that need most."""
         runs = (least_during(graph, step)[1] for step in asked)
         return list({run.tobytes(): run for run in runs}.values())[:_STARTS]
 
     def _raise(self, bound: int) -> None:
-        """Take a bound, rounded up to what sizes can add up to."""
+        """Take a bound, rounded up to a possible sum of sizes."""
         grain, fixed = self.graph.grain, self.graph.fixed
         bound = fixed + -(-(bound - fixed) // grain) * grain
         self.best = replace(self.best, bound=max(bound, self.best.bound))

@@ -1,4 +1,4 @@
-"""What no order of a program can do better than: lower bounds of the peak without recompute.
+"""Lower bounds of the peak over all orders of a program, without recompute.
 
 Proofs are in docs/bounds.md.
 """
@@ -43,9 +43,9 @@ class OrderBound:
 def order_bound(graph: StepGraph, orders: Sequence[Integers], *, cuts: int) -> OrderBound:
     """Bound b: over the steps, the most that must be alive while one runs, by minimum cuts.
 
-    What one of `orders` holds while a step runs is no less than what must be: steps are asked in
-    decreasing order of the least of these, until none is left that could need more than what is
-    found, or `cuts` steps were asked.
+    Bytes that one of `orders` holds while a step runs are no less than the least: steps are asked
+    in decreasing order of the least of these, until none is left that could need more than the
+    bound found, or `cuts` steps were asked.
     """
     best = working_set(graph)
     needs = np.full(graph.count, np.iinfo(np.int64).max)
@@ -63,7 +63,7 @@ def order_bound(graph: StepGraph, orders: Sequence[Integers], *, cuts: int) -> O
 
 
 def learn(graph: StepGraph, needs: Integers, order: Integers) -> None:
-    """Lower what steps are known to need to what an order holds while they run."""
+    """Lower the known needs of steps to the bytes an order holds while they run."""
     needs[order] = np.minimum(needs[order], graph.profile(order))
 
 
@@ -73,7 +73,7 @@ def first(order: Integers, run: Mask, step: int) -> Integers:
 
 
 def least_during(graph: StepGraph, step: int) -> tuple[int, Mask]:
-    """The fewest bytes that can be alive while a step runs, and the steps run before it then."""
+    """The fewest bytes alive while a step runs, and the steps run before it then."""
     sides = sides_of(graph, step)
     alone = graph.fixed + graph.held[step]
     cut, run = least_around(graph, sides, step)
@@ -90,7 +90,7 @@ def least_during(graph: StepGraph, step: int) -> tuple[int, Mask]:
 
 
 def least_around(graph: StepGraph, sides: Integers, step: int) -> tuple[int, Mask]:
-    """The fewest bytes alive that a step does not touch, over what may have run by then."""
+    """The fewest bytes alive beside a step's own, and the steps run before it then."""
     touched = np.zeros(len(graph.sizes), dtype=bool)
     touched[[*graph.reads[step], *graph.writes[step]]] = True
     cut, run = _cut(graph, sides, touched)
@@ -114,10 +114,10 @@ def sides_of(graph: StepGraph, step: int) -> Integers:
 
 
 def _cut(graph: StepGraph, sides: Integers, touched: Mask) -> tuple[int, Mask]:
-    """The fewest bytes alive but for touched storages, over the sets that may have run; such a set.
+    """The fewest bytes alive but for touched storages, over possible sets of run steps; such a set.
 
-    Node 0 is what has run, node 1 what waits; then the free steps, then storages that several
-    of them read.
+    Node 0 is all steps that have run, node 1 all that wait; then the free steps, then storages with
+    several of these as readers.
     """
     storage, reader = graph.pairs
     state, read_by = sides[graph.makers], sides[reader]

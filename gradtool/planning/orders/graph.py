@@ -108,7 +108,7 @@ class StepGraph:
         return [bits(steps) for steps in self.readers], left, room
 
     def closure(self, steps: Iterable[int], *, backward: bool) -> list[int]:
-        """The given steps and all that must run before them, or after them."""
+        """The given steps and all their predecessors, or successors."""
         neighbours = self.before if backward else self.after
         found = list(dict.fromkeys(steps))
         is_found = bytearray(self.count)
@@ -124,14 +124,14 @@ class StepGraph:
         return found
 
     def reach(self, step: int, *, backward: bool) -> Mask:
-        """A step and all that must run before it, or after it."""
+        """A step and all its predecessors, or successors."""
         if self._reached is None:
             return mask(bits(self.closure([step], backward=backward)), self.count)
         return mask(self._reached[backward][step], self.count)
 
     @cached_property
     def _reached(self) -> tuple[list[int], list[int]] | None:
-        """What runs after each step, and before it, with itself; None where steps are in a ring."""
+        """The successors of each step, and its predecessors, with itself; None if in a cycle."""
         missing = [len(steps) for steps in self.before]
         order = [step for step, count in enumerate(missing) if not count]
         for step in order:
@@ -151,7 +151,7 @@ class StepGraph:
         return later, earlier
 
     def live(self, run: Mask) -> int:
-        """Bytes alive between two steps, once those of a set have run."""
+        """Bytes alive between two steps, once a set of steps has run."""
         storage, reader = self.pairs
         waits = np.bincount(storage[~run[reader]], minlength=len(self.sizes)) > 0
         return self.fixed + int(self.sizes[run[self.makers] & (waits | self.staying)].sum())
@@ -217,7 +217,7 @@ def _precedence(program: Program) -> tuple[list[tuple[int, ...]], list[tuple[int
 
 
 def _bases(program: Program, value: int) -> list[int]:
-    """A value and the values that it is a window on."""
+    """A value and the values it aliases."""
     found = [value]
     while (view := program.values[found[-1]].view) is not None:
         found.append(view.base)

@@ -12,7 +12,7 @@ from gradtool.planning.orders.graph import StepGraph, bits
 
 
 class State(NamedTuple):
-    """Steps that have run (as bits), the bytes alive then, what can move next, the moves so far.
+    """Run steps (as bits), the bytes alive then, the ready steps, the moves so far.
 
     A path is `(path before, step)`, or None.  `tight` are moves that add nothing but do not fit.
     """
@@ -39,13 +39,13 @@ class Moves:
         self._donors = [[readers[r] for r in donors] for donors in graph.donates]
 
     def start(self, run: Mask) -> State:
-        """The state in which these steps have run."""
+        """The state after these steps."""
         done = bits(np.flatnonzero(run).tolist())
         ready = tuple(v for v in range(self.graph.count) if self.can(done, v))
         return State(done, self.graph.live(run), ready)
 
     def ends(self) -> tuple[State, int]:
-        """The state to start at, and the steps that have run in the one to arrive at."""
+        """The initial state, and the run steps of the final one."""
         none, every = 0, (1 << self.graph.count) - 1
         state = self.start(np.full(self.graph.count, self.backward))
         return state, none if self.backward else every
@@ -57,7 +57,7 @@ class Moves:
         return not run >> step & 1 and not self.needed[step] & ~run
 
     def weigh(self, run: int, live: int, step: int) -> tuple[int, int]:
-        """Bytes alive while a step runs, and in the state that its move leads to."""
+        """Bytes alive while a step runs, and in the state after its move."""
         waiting = ~run & ~(1 << step)
         dead = 0
         for readers, size in self._reads[step]:
@@ -93,9 +93,9 @@ def steps(path: Any) -> list[int]:
 
 
 def greedy(moves: Moves, *, newest: bool) -> list[int]:
-    """The order that always makes the move after which least is alive.
+    """The greedy order: always the move after which fewest bytes are alive.
 
-    Of moves that are equal, the one that became possible last, or that comes first in the file.
+    Of equal moves, the one that became possible last, or that comes first in the file.
     """
     state, goal = moves.ends()
     run = state.run
@@ -132,7 +132,7 @@ def greedy(moves: Moves, *, newest: bool) -> list[int]:
 
 
 def depth_first(graph: StepGraph) -> list[int]:
-    """Each step behind all that it needs, from the last step of the file on."""
+    """Each step behind all its predecessors, from the last step of the file on."""
     done: dict[int, None] = {}
     for last in reversed(range(graph.count)):
         waiting = [last]

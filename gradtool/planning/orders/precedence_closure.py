@@ -1,8 +1,8 @@
-"""Precedence that every order within a limit has, whether the graph asks for it or not.
+"""Precedence implied by a memory limit beyond that of the graph.
 
 If a step u may run before v only when more than the limit is alive while v runs, u runs after v.
-What is found so makes other steps need more, and so on; if a step then needs more than the limit,
-no order fits it: bound d of docs/bounds.md.
+Each pair found makes other steps need more, and so on; if a step then needs more than the limit, no
+order fits it: bound d of docs/bounds.md.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ROUNDS = 4
 
 
 class Implied:
-    """A step graph with the precedence that a limit (bytes) implies, by at most so many cuts.
+    """A step graph with the precedence implied by a limit (bytes), by at most so many cuts.
 
-    `graph` holds what is found so far; `refuted` says that no order fits.
+    `graph` holds the pairs found so far; `refuted` says that no order fits.
     """
 
     def __init__(self, graph: StepGraph, limit: int, cuts: int) -> None:
@@ -30,7 +30,7 @@ class Implied:
         self._runs: dict[int, list[Mask]] = {}
 
     def ask(self, steps: Iterable[int]) -> None:
-        """Find what the least needs of some steps imply, until nothing new is found."""
+        """Find the precedence implied by the least needs of some steps, to a fixed point."""
         steps = list(steps)
         for _ in range(_ROUNDS):
             before = self.graph
@@ -42,7 +42,7 @@ class Implied:
                 return
 
     def _ask(self, step: int) -> None:
-        """Find which steps cannot run before a step, and which cannot run after it."""
+        """Find the steps that must run before a step, and after it, within the limit."""
         sides = sides_of(self.graph, step)
         runs = [run for run in self._runs.get(step, []) if self._is_closed(run)]
         if not runs:
@@ -74,7 +74,7 @@ class Implied:
             self.graph = self.graph.ordered(pairs)
 
     def _fits(self, sides: Integers, step: int) -> Mask | None:
-        """What may have run when a step runs within the limit; None if nothing or no cut left.
+        """A set of steps to run before a step within the limit; None if none or no cut left.
 
         A step that may write over an input is taken to do so.
         """
@@ -86,6 +86,6 @@ class Implied:
         return run if alone + cut <= self.limit else None
 
     def _is_closed(self, run: Mask) -> bool:
-        """Whether a set of steps still holds all that must run before each of them."""
+        """Whether a set of steps is closed under precedence."""
         earlier, later = self.graph.edges
         return bool((run[earlier] >= run[later]).all())

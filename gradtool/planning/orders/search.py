@@ -1,4 +1,4 @@
-"""Search of an order within a limit, over the sets of steps that may have run.
+"""Search of an order within a limit, over sets of run steps.
 
 A state is a set of steps closed under precedence.  From a state the search goes on until it finds
 one that holds no more bytes; then it drops everything else and starts again from there: if any
@@ -40,7 +40,7 @@ class Search:
         self.moves, self.limit, self.left = moves, limit, states
 
     def run(self, start: State, goal: int) -> Found:
-        """Moves from a state to the one in which the steps of `goal` have run."""
+        """Moves from a state to the one after the steps of `goal`."""
         state = self._settled(start)
         path = steps(state.path)
         while state.run != goal:
@@ -53,9 +53,9 @@ class Search:
         return Found(tuple(path), exhausted=False)
 
     def _settled(self, state: State, ready: frozenset[int] | None = None) -> State:
-        """The state after moves that fit and add nothing: these are valleys at once.
+        """The state after all fitting moves that add nothing: these are valleys at once.
 
-        Of what can move only these `ready` steps are weighed, where all others add bytes.
+        Only the `ready` steps among the possible moves are weighed, where all others add bytes.
         """
         waiting = list(state.ready)
         fresh = set(waiting if ready is None else ready.intersection(waiting))
@@ -78,7 +78,7 @@ class Search:
         return state._replace(tight=frozenset(fresh))
 
     def _valley(self, start: State, goal: int) -> State | None:
-        """The first state found that holds no more than `start`, or the goal; None if none fits.
+        """The first state found with no more bytes than `start`, or the goal; None if none fits.
 
         States with the most moves go first, of these the ones that hold least.
         """
@@ -105,7 +105,7 @@ class Search:
         return None
 
     def _lowest(self, start: State, found: State) -> State:
-        """Of the states between two, one that holds least, with the moves that lead there."""
+        """A state of least bytes between two, with the moves to it."""
         graph = self.moves.graph
         low, high = sorted((start.run, found.run), key=int.bit_count)
         live, run = least_live(graph, mask(low, graph.count), mask(high, graph.count))
@@ -121,7 +121,7 @@ class Search:
 
 
 def outwards(backward: Moves, forward: Moves, run: Mask, limit: int, states: int) -> Found:
-    """An order within the limit that passes through the state in which some steps have run.
+    """An order within the limit through the state after some steps.
 
     If there is none through that state, there may still be others.
     """
@@ -134,5 +134,5 @@ def outwards(backward: Moves, forward: Moves, run: Mask, limit: int, states: int
 
 
 def from_start(forward: Moves, limit: int, states: int) -> Found:
-    """An order within the limit, or that there is none."""
+    """An order within the limit, or the proof that there is none."""
     return Search(forward, limit, states).run(*forward.ends())

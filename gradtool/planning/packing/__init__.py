@@ -1,4 +1,4 @@
-"""Addresses for buffers of known size and lifetime, so that no two live ones overlap.
+"""Addresses for buffers of known size and lifetime, without overlap of live ones.
 
 The largest load is the least that an arena can take, and real training graphs reach it.
 Packing stops on counted work, so a plan does not depend on the machine or on what is installed.

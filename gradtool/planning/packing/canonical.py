@@ -1,14 +1,14 @@
 """Whether buffers fit a capacity: depth-first search over packings in canonical form.
 
-In a canonical packing every buffer rests on the floor or on another one, and buffers are placed
-in order of offset.  So the buffer of lowest possible offset is either placed there, or something
-that is not placed yet lies under it: the search tries the first, then lifts the buffer by the
-second.  It turns back where, in some section, the lowest offset of what is not placed and its
-sizes exceed the capacity, and where a buffer could fall below what would be placed next.  Where
-no buffer spans a boundary any more, both sides are solved alone, and the failure of one goes
-straight back to the placement that separated them.
+In a canonical packing every buffer rests on the floor or on another one, and buffers are placed in
+order of offset.  So the buffer of lowest possible offset is either placed there, or an unplaced one
+lies under it: the search tries the first, then lifts the buffer by the second.  It turns back if,
+in some section, the lowest offset of the unplaced buffers and their sizes exceed the capacity, and
+if a buffer could fall below the next placement.  Where no buffer spans a boundary any more, both
+sides are solved alone, and the failure of one goes straight back to the placement that separated
+them.
 
-How far a search goes is counted in the buffers and sections it looks at.
+The length of a search is counted in the buffers and sections it looks at.
 
 Source: Moffitt, MiniMalloc, ASPLOS 2023; unlike it, a buffer that was tried at an offset is
 lifted to the lowest top that can still come under it (there it is only skipped).
@@ -49,7 +49,7 @@ def search(
 
 
 class _Left:
-    """The buffers that are not placed: the lowest offset of each, and what they take by section.
+    """The unplaced buffers: the lowest offset of each, and their total by section.
 
     `items[first:last]` are those of a goal.  `total` is the size of those of a section, `spans` how
     many of them go on into the next.
@@ -69,11 +69,11 @@ class _Left:
 
     @property
     def lifted(self) -> int:
-        """How many buffers were lifted."""
+        """The number of lifted buffers."""
         return len(self._lifted)
 
     def count_in(self, item: int, sign: int = 1) -> None:
-        """Add a buffer to what is not placed; take it away if the sign is negative."""
+        """Add a buffer to the unplaced ones; take it away if the sign is negative."""
         total, spans, size = self.total, self.spans, sign * self.size[item]
         start, stop, one = self.start[item], self.stop[item], sign if self.size[item] > 0 else -1
         for s in range(start, stop):
@@ -82,7 +82,7 @@ class _Left:
             spans[s] += one
 
     def lowest(self, first: int, last: int, rank: Sequence[int]) -> int:
-        """Where the buffer of least possible offset is among the items of a goal."""
+        """The place, among the items of a goal, of the buffer of least possible offset."""
         items, low, best = self.items, self.low, first
         for k in range(first + 1, last):
             i, j = items[k], items[best]
@@ -91,7 +91,7 @@ class _Left:
         return best
 
     def lowest_top(self, first: int, last: int) -> int:
-        """Where the first of the buffers ends that can; what lies higher would let it fall."""
+        """The lowest possible top of the buffers; one placed higher would let this one fall."""
         low, size = self.low, self.size
         return min((low[i] + size[i] for i in self.items[first:last]), default=FAR)
 
@@ -118,9 +118,9 @@ class _Left:
         return steps
 
     def lift(self, item: int, first: int, last: int, mark: int) -> int:
-        """Take back what was lifted since `mark`, then let `item` rest on what is not placed.
+        """Undo lifts since `mark`, then let `item` rest on unplaced buffers.
 
-        The work of that, minus it if something doesn't fit.
+        Returns the work spent, negative if a buffer doesn't fit.
         """
         while len(self._lifted) > mark:
             other, before = self._lifted.pop()
@@ -132,7 +132,7 @@ class _Left:
         return self._room(first, last, self.start[item], self.stop[item])
 
     def _support(self, item: int, first: int, last: int) -> int:
-        """The lowest top on which `item` can rest, of buffers that are not placed."""
+        """The lowest top of an unplaced buffer on which `item` can rest."""
         start, stop, begin, end = self.start, self.stop, self.start[item], self.stop[item]
         return min(
             (
@@ -159,10 +159,10 @@ class _Left:
 
 
 class _Search:
-    """Goals, one for each part that shares no section with others, and the placements so far.
+    """Goals, one for each part without a section in common with others, and the placements so far.
 
-    A goal is solved when its items are placed; then comes the one that follows it.  By depth:
-    the goal, the item that is placed, where it may rest, and how much was there before it.
+    A goal is solved when its items are placed; then comes the one that follows it.  By depth: the
+    goal, the placed item, its possible offset, and the count of lifts before it.
     """
 
     def __init__(self, left: _Left, rank: Sequence[int]) -> None:
@@ -221,7 +221,7 @@ class _Search:
         return item, left.place(item, first, last)
 
     def _lift(self, item: int, first: int, last: int) -> int:
-        """Lift an item where it does not fit; the work of that."""
+        """Lift an item where it does not fit; the work spent."""
         depth = self._depth
         self._goals = self._goals_at[depth]
         steps = self.left.lift(item, first, last, self._mark[depth])
@@ -230,16 +230,16 @@ class _Search:
         return abs(steps)
 
     def _turn_back(self, to: int) -> None:
-        """Count in again what was placed from a depth on, which is the new depth."""
+        """Count in again the placements from a depth on, which is the new depth."""
         for level in range(to, self._depth):
             self.left.count_in(self._placed[level])
         self._depth = to
 
     def _split(self, placed: int, first: int, last: int, after: int) -> int:
-        """Make goals of items, one per part that shares no section; the one that comes next.
+        """Make goals of items, one per part without a section in common; the one that comes next.
 
-        Boundaries inside of what is placed are those that may have come free.  The goals follow
-        each other from the last one made, and then comes `after`.
+        Boundaries inside of placed buffers may have come free.  The goals follow each other from
+        the last one made, and then comes `after`.
         """
         items, stop, spans = self.left.items, self.left.stop, self.left.spans
         here = first

@@ -1,4 +1,4 @@
-"""The least capacity that a problem fits: first its load, then what lies above."""
+"""The least capacity for a problem: first its load, then larger ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CAPACITIES = 16
 
 @dataclass
 class Climb:
-    """What is known about the least capacity of `problem`: at least `bound`, at most `size`.
+    """Bounds of the least capacity of `problem`: at least `bound`, at most `size`.
 
-    Sizes are in units of the problem; `work` is what may still be spent.
+    Sizes are in units of the problem; `work` is the amount left to spend.
     """
 
     problem: Problem
@@ -56,7 +56,7 @@ class Climb:
                 piece *= GROWTH
 
     def attempt(self, capacity: int, piece: int, end: int = 0) -> None:
-        """Try each order for a piece of the work, `end` of which is left for later."""
+        """Try each order for a piece of the work, `end` of it left for later."""
         for keys in RANKS:
             limit = min(piece, self.work - end)
             if limit <= 0:

@@ -18,7 +18,7 @@ NOTHING: Numbers = np.empty(0, dtype=np.int64)
 
 
 class Rule(IntEnum):
-    """Which of the gaps that hold a buffer takes it; in a tight one it lies at the bottom."""
+    """The choice of a gap for a buffer; in a tight one it lies at the bottom."""
 
     LOWEST = 0
     TIGHTEST = 1
@@ -26,7 +26,7 @@ class Rule(IntEnum):
 
 
 class Filled(NamedTuple):
-    """Buffers that found no place, how many were tried, and the pairs that were looked at."""
+    """Buffers without a place, the number of attempts, and the pairs looked at."""
 
     left: list[int]
     tried: int
@@ -43,7 +43,7 @@ def fill(
     most: int = FAR,
     rule: Rule = Rule.LOWEST,
 ) -> Filled:
-    """Place buffers in an order, which fills in their offsets in `found`.
+    """Place buffers in an order, filling in their offsets in `found`.
 
     `around` are those that have a place, by offset.  It ends when more than `most` are left over.
     """
@@ -93,7 +93,7 @@ def fill_by_numpy(
 
 
 def _chosen(reach: Numbers, limit: Numbers, holds: Numbers, extent: int, rule: Rule) -> int:
-    """The offset in one of the gaps that hold a buffer."""
+    """The offset in the gap chosen for a buffer."""
     if rule is Rule.HIGHEST:
         return int(limit[holds[-1]] - extent)
     chosen = holds[0]
@@ -103,7 +103,7 @@ def _chosen(reach: Numbers, limit: Numbers, holds: Numbers, extent: int, rule: R
 
 
 def skyline(problem: Problem, order: Numbers) -> Numbers:
-    """Place next whichever buffer can lie lowest on those below; `order` settles ties.
+    """Place next the buffer of lowest possible offset on those below; `order` settles ties.
 
     Source: the first descent of MiniMalloc's search (ASPLOS 2023), without a capacity.
     """

@@ -1,4 +1,4 @@
-"""Packings that place each buffer once."""
+"""Greedy packings, which place each buffer once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _greedy(problem: Problem) -> Iterator[tuple[Numbers, str]]:
 
 
 def best_fit(problem: Problem, order: Numbers) -> Numbers:
-    """Place buffers one by one into the smallest gap that holds them.
+    """Place buffers one by one into the smallest gap of sufficient size.
 
     Source: Pisarchyk and Lee 2020 (arXiv:2001.03288), §5.2; unlike them, not only by size.
     """

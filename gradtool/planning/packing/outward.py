@@ -1,9 +1,9 @@
 """Packing from the fullest section outwards, within a capacity.
 
-What is live in the fullest section is stacked first, as it must lie there almost without gaps.
-Nothing else spans that section, so the rest falls apart into sets that share no section with one
-another.  Each is filled in alone: buffer by buffer into the first gap, and again with those first
-that found no place.
+The live buffers of the fullest section are stacked first, as they must lie there almost without
+gaps.  Nothing else spans that section, so the rest falls apart into sets without a section in
+common.  Each is filled in alone: buffer by buffer into the first gap, and again with the buffers
+without a place first.
 
 Source: the repetition is Squeaky Wheel Optimization (Joslin and Clements, JAIR 10, 1999).
 """
@@ -45,7 +45,7 @@ def outward(problem: Problem, capacity: int, work: int) -> Numbers | None:
 
 
 def apart(problem: Problem, rest: Numbers) -> list[Numbers]:
-    """Sets of buffers of which no two share a section, the largest load first."""
+    """Sets of buffers without a section in common, the largest load first."""
     if not rest.size:
         return []
     rest = rest[np.argsort(problem.start[rest], kind="stable")]
@@ -61,7 +61,7 @@ def apart(problem: Problem, rest: Numbers) -> list[Numbers]:
 
 @dataclass
 class Filling:
-    """Fills buffers in around those that are placed, as long as there is work left."""
+    """Packing of buffers around placed ones, as long as there is work left."""
 
     problem: Problem
     capacity: int
@@ -69,14 +69,14 @@ class Filling:
 
     @cached_property
     def orders(self) -> list[Numbers]:
-        """All buffers by size, by the largest load that they meet, and by area."""
+        """All buffers by size, by the largest load they meet, and by area."""
         return [self.problem.order(key) for key in KEYS]
 
     def fill(self, members: Numbers, found: Numbers) -> bool:
-        """Whether all members find a place, which is then in `found`.
+        """Place all members in `found`; False if one finds no place.
 
-        Each order is tried from the floor, then from the ceiling, and each time again with those
-        in front that found no place, the most frequent first.
+        Each order is tried from the floor, then from the ceiling, and each time again with the
+        buffers without a place in front, the most frequent first.
         """
         inside = np.zeros(len(found), dtype=bool)
         inside[members] = True
@@ -101,7 +101,7 @@ class Filling:
         return False
 
     def _around(self, members: Numbers, found: Numbers) -> Numbers:
-        """What is placed and lives with a member, by offset."""
+        """The placed buffers that live with a member, by offset."""
         start, stop = self.problem.start, self.problem.stop
         first, last = start[members].min(), stop[members].max()
         (near,) = np.nonzero((found >= 0) & (start < last) & (stop > first))

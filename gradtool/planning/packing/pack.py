@@ -18,7 +18,7 @@ from gradtool.planning.packing.squeaky import squeaky
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How far to go where placing each buffer once doesn't reach the load.
+    """The limits of a search for packings beyond placing each buffer once.
 
     `filling` is the pairs of buffers that packing outwards looks at, `repeating` those that packing
     again and again does, `work` the buffers and sections that the search does.
@@ -35,10 +35,10 @@ HALVINGS = 2
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """An offset per buffer, and the size of the arena that holds them all.
+    """An offset per buffer, and the size of the arena.
 
-    `load` is the most that is live at once.  `proven` says that no arena is smaller, because it
-    is the load or because a search tried everything.  `how` names what found it.
+    `load` is the most that is live at once.  `proven` says that no arena is smaller, because it is
+    the load or because a search tried everything.  `how` names its origin.
     """
 
     offsets: tuple[int, ...]
@@ -61,10 +61,10 @@ def pack(
     capacity: int | None = None,
     effort: Effort = PLAN,
 ) -> Packing:
-    """Pack buffers that are live from step `first` to step `last`, both included.
+    """Pack buffers live from step `first` to step `last`, both included.
 
-    `capacity` is a size that is thought to be possible, and is then tried early.  Parts that
-    share no step are packed one after the other, each only as tightly as those before it need.
+    `capacity` is a size that is thought to be possible, and is then tried early.  Parts without a
+    step in common are packed one after the other, each only as tightly as those before it need.
 
     Raises:
         UsageError: a size is negative, a buffer ends before it begins, or all are 2^63 bytes.
@@ -114,7 +114,7 @@ def _tight(
 def _outward(
     part: Problem, least: int, work: int, best: tuple[Numbers, str]
 ) -> tuple[Numbers, str]:
-    """What packing outwards finds within `least`, or in so many halvings of what is above it.
+    """The packing found outwards within `least`, or in so many halvings of the range above it.
 
     Most of the work goes to `least`, a twentieth to each capacity above.
     """

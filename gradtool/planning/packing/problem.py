@@ -1,4 +1,4 @@
-"""Buffers that share memory, in the units and sections that packing works in."""
+"""Buffers that share memory, in units and sections of packing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ RANKS = ("TLA", "TAL", "TCA", "LAT", "CAT")
 
 @dataclass(frozen=True)
 class Problem:
-    """Sizes, in `unit` bytes, of buffers that are live in sections `start` up to, not with, `stop`.
+    """Sizes, in `unit` bytes, of buffers live in sections from `start` up to, not with, `stop`.
 
-    A section is a run of steps between two of which no buffer begins or ends.  `length` is in
-    steps, and `members` says which buffers of the whole these are.
+    A section is a run of steps inside of which no buffer begins or ends.  `length` is in steps, and
+    `members` says which buffers of the whole these are.
     """
 
     members: Numbers
@@ -77,7 +77,7 @@ def _largest(profile: Numbers, start: Numbers, stop: Numbers) -> Numbers:
 
 
 def parts(first: Numbers, last: Numbers, size: Numbers) -> Iterator[Problem]:
-    """What shares no step with the rest, the largest load first; empty buffers are in none."""
+    """Parts without a step in common, the largest load first; empty buffers are in none."""
     (real,) = np.nonzero(size)
     real = real[np.lexsort((last[real], first[real]))]
     reach = np.maximum.accumulate(last[real])

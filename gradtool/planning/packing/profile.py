@@ -1,4 +1,4 @@
-"""How many bytes are live when, and whether two buffers share some of them."""
+"""Live bytes by step, and overlap of two buffers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load_profile(
 
 
 def overlap(buffers: Sequence[Buffer]) -> tuple[Buffer, Buffer] | None:
-    """Two buffers that share bytes and a step, if there are any: none in a sound plan."""
+    """Two buffers with bytes and a step in common, if any: none in a sound plan."""
     first = np.array([b.first for b in buffers], dtype=np.int64)
     last = np.array([b.last for b in buffers], dtype=np.int64)
     start = np.array([b.offset for b in buffers], dtype=np.int64)

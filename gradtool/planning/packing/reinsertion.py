@@ -1,4 +1,4 @@
-"""One way to pack again and again: what ended up too high is placed earlier the next time.
+"""Packing again and again: buffers that end up too high are placed earlier the next time.
 
 Buffers are placed one by one into the lowest gap.  Those whose top lies above a line come first in
 the next turn, the most frequent ones before others.
@@ -17,10 +17,10 @@ from gradtool.planning.packing.problem import Problem
 
 
 class Turns:
-    """What a way has blamed so far, and the lowest packing that it came upon.
+    """The blame of each buffer so far, and the lowest packing found.
 
-    `keys` order what was blamed alike (`Problem.order`).  The line is so many `quarters` of the way
-    from `least` to the top.  `most` is how many turns there will be.
+    `keys` order buffers of equal blame (`Problem.order`).  The line is so many `quarters` of the
+    way from `least` to the top.  `most` is the number of turns to come.
     """
 
     def __init__(self, problem: Problem, least: int, keys: str, quarters: int, most: int) -> None:
@@ -46,7 +46,7 @@ class Turns:
         )  # fmt: skip
 
     def go_by_numpy(self, turns: int) -> None:
-        """What `call` does."""
+        """Take turns in numpy, like `call` in the library."""
         problem, found = self.problem, np.empty_like(self.best)
         rank = np.argsort(self._ranked)
         for _ in range(turns):

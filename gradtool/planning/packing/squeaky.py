@@ -44,7 +44,7 @@ def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
 
 
 def _by_weight(problem: Problem, most: int) -> tuple[Numbers, Numbers]:
-    """The larger buffers, and the smallest, which take `most` at a time; these, largest first."""
+    """The larger buffers, and the smallest, of peak at most `most`; these, largest first."""
     order = np.argsort(-problem.size, kind="stable")
     counts = range(1, len(order))  # one is left over at least
     small = bisect_right(counts, most, key=lambda count: problem.of(order[-count:]).peak_live)
@@ -67,10 +67,10 @@ def _repeated(problem: Problem, least: int, work: int) -> Numbers | None:
 
 
 def _go(ways: Sequence[Turns], turns: int) -> None:
-    """So many turns of each way, until one of them reaches what is least.
+    """So many turns of each way, until one of them reaches the least.
 
-    The library packs in as many threads as it has for kernels.  What a later way comes upon is
-    not looked at where an earlier one is there: the answer is the same.
+    The library packs in as many threads as it has for kernels.  Packings of a later way are ignored
+    where an earlier one is there: the answer is the same.
     """
     is_native = library.is_available()
     if is_native and library.threads() > 1:

@@ -1,4 +1,4 @@
-"""Stacks of what is live in one section: no gaps there, and what comes free stays in one piece."""
+"""Stacks of the live buffers of one section: no gaps there, and free bytes stay in one piece."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPREAD, TURN = 65_536, 40_503
 def stacks(problem: Problem, live: Numbers, capacity: int) -> Iterator[Numbers]:
     """Offsets of `live`, which share a section, in one way after the other; -1 for the rest.
 
-    First in chains, by last use and by first use; then in chains by weights that differ each time.
+    First in chains, by last use and by first use; then in chains by varying weights.
     """
     start, stop, size = problem.start[live], problem.stop[live], problem.size[live]
     by_end, by_start = np.lexsort((start, -stop)), np.lexsort((-stop, start))
@@ -30,10 +30,10 @@ def stacks(problem: Problem, live: Numbers, capacity: int) -> Iterator[Numbers]:
 
 
 def chains(start: Numbers, stop: Numbers, weight: Numbers) -> tuple[Numbers, Numbers]:
-    """What to stack on the floor, and what to hang from the ceiling.
+    """The buffers to stack on the floor, and those to hang from the ceiling.
 
     The heaviest chain goes down, the heaviest of the rest up, and so on; then the rest, by last
-    use.  What lives shorter is then further from both, so it frees one room between them.
+    use.  Shorter lifetimes are then further from both, so they free one room between them.
     """
     sides: tuple[list[Numbers], list[Numbers]] = ([], [])
     rest = np.arange(len(start))
@@ -48,7 +48,7 @@ def chains(start: Numbers, stop: Numbers, weight: Numbers) -> tuple[Numbers, Num
 
 
 def chain(start: Numbers, stop: Numbers, weight: Numbers) -> Numbers:
-    """The heaviest sequence of intervals in which each contains the next."""
+    """The heaviest sequence of nested intervals."""
     order = np.lexsort((-stop, start))
     ends, weights = stop[order].tolist(), weight[order].astype(float).tolist()
     outer, total = list[int](), list[float]()

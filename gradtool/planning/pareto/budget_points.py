@@ -23,7 +23,7 @@ from gradtool.planning.search.work_bound import least_budget
 
 POINTS, POINTS_OF_MANY = 32, 16
 _MANY = 1_000  # steps of a program with fewer points
-_LOWEST = 3  # halvings towards the least point that is reached
+_LOWEST = 3  # halvings towards the least point reached
 _HALVINGS, _HALVINGS_OF_MANY = 5, 3  # between two points, for a question
 _VERY_MANY = 2_000  # steps of a program with fewer of these
 _LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_100  # entries that are looked at; of many steps, for each
@@ -35,7 +35,7 @@ _UPWARD = 0.5  # of the effort of a point, on the way up
 
 
 def most_entries(steps: int) -> int:
-    """Entries that the frontier of a program of so many steps looks at, at effort 1."""
+    """The most entries looked at for the frontier of a program of so many steps, at effort 1."""
     return min(max(_LIMIT, _LIMIT_OF_MANY * steps), _PER_STEP * steps)
 
 
@@ -74,13 +74,13 @@ class BudgetPoints:
 
     @property
     def _share(self) -> int:
-        """Entries that one point may look at."""
+        """The most entries looked at for one point."""
         return self._limit // self.count
 
     def between(
         self, budget: int, start: State, known: State | None, found: Sequence[State]
     ) -> list[State]:
-        """The cheapest schedules found within a budget that a question asks for between two points.
+        """The cheapest schedules found within a budget between two points.
 
         More is spent than on a point, as there are few of these.
         """
@@ -125,7 +125,7 @@ class BudgetPoints:
         return bool(best)
 
     def _lowest(self, low: int, high: int, found: list[State], cuts: list[State]) -> list[int]:
-        """The points between one that was not reached and the one above it, halved towards it."""
+        """The points between one not reached and the one above it, halved towards it."""
         reached = list[int]()
         for _ in range(_LOWEST):
             half = (low + high) // 2
@@ -139,7 +139,7 @@ class BudgetPoints:
         return reached
 
     def _loosened(self, budget: int, found: list[State]) -> State:
-        """The best of what schedules of less memory become where there is more of it."""
+        """The best schedule derived, with more room, from schedules of less memory."""
         walk, best = self._walk, cheapest(found, budget)
         assert best is not None  # noqa: S101 - a point that was reached
         lower = sorted((s for s in found if s.peak <= budget), key=price)[: self._loosens]

@@ -21,7 +21,7 @@ _LESS = 8  # the part of the way to the point below by which there is less room,
 
 
 def peak_of(state: State) -> int:
-    """The bytes of a schedule that are alive at once."""
+    """The peak of a schedule, in bytes."""
     return state.peak
 
 
@@ -38,7 +38,7 @@ class Frontier:
         self._halves: dict[int, list[State]] = {}
 
     def within(self, budget: int) -> State | None:
-        """The schedule within a budget that computes least again; None if none was found."""
+        """The schedule of least recomputed work within a budget; None if none was found."""
         found = list(self.points.states)
         high, low = self._deepen(self._above(budget, found), found)
         for _ in range(self.points.halvings):
@@ -55,7 +55,7 @@ class Frontier:
         return self._cheapest(found, budget)
 
     def at_most(self, work: int) -> State:
-        """The schedule of least size that computes no more than so much again."""
+        """The schedule of least size with at most so much recomputed work."""
         found = list(self.points.states)
         budget = self.size(self._least(found, work)) - 1
         high, low = self._deepen(self._above(budget, found), found)
@@ -81,9 +81,9 @@ class Frontier:
 
     @cached_property
     def _rising(self) -> list[int]:
-        """The points from the lowest up, with what packing may waste.
+        """The points from the lowest up, with an allowance for fragmentation.
 
-        That is nothing at the top, and grows evenly to what it is at the least peak.
+        It is nothing at the top, and grows evenly to the fragmentation at the least peak.
         """
         least = min(self.points.states, key=lambda s: (s.peak, s.extra))
         wasted, count = self.size(least) - least.peak, self.points.count
@@ -103,10 +103,10 @@ class Frontier:
         return self._sizes[i]
 
     def _deepen(self, i: int, found: list[State]) -> tuple[int, int]:
-        """A point and the one below, after adding what is found there as halves are searched.
+        """A point and the one below, after adding the schedules found there as halves are searched.
 
-        Questions on both sides of a point know what is found there.  Those further up do not, and
-        none of it computes less than what they know of the point above.
+        Questions on both sides of a point know these.  Those further up do not, and none of them
+        computes less than the known ones of the point above.
         """
         known = list(self.points.states)
         for j in (i, i - 1):
@@ -120,10 +120,10 @@ class Frontier:
         return self._point(i), self._point(i - 1)
 
     def _half(self, budget: int, above: int, below: int, found: list[State]) -> None:
-        """Add the schedules of a point between two points to what was found.
+        """Add the schedules of a point between two points to those found.
 
         They may be larger than the point, if they are no larger than that above.  None that
-        computes less than what has the room above, or than what has no more than that below: other
+        computes less than the one with the room above, or than the one with that below: other
         questions do not pass here.
         """
         if budget not in self._halves:
@@ -131,7 +131,7 @@ class Frontier:
         found += self._halves[budget]
 
     def _between(self, budget: int, above: int, below: int, found: list[State]) -> list[State]:
-        """The cheapest that fit above, down to the first taken that fits the point itself.
+        """The cheapest schedules that fit above, down to the first taken to fit the point itself.
 
         Where none of those found fits it, others are looked for with as much less room as these
         lack, or an eighth of the way to the point below.  Nothing is looked for where nothing fits
@@ -162,12 +162,12 @@ class Frontier:
         return taken
 
     def _cheapest(self, found: list[State], budget: int) -> State | None:
-        """Of some schedules the one within a budget that computes least again."""
+        """Of some schedules the one of least recomputed work within a budget."""
         fits = sorted((s for s in found if s.peak <= budget), key=price)
         return next((s for s in fits if self.size(s) <= budget), None)
 
     def _least(self, found: list[State], work: int) -> State:
-        """Of some schedules the one of least size that computes no more than so much again."""
+        """Of some schedules the one of least size with at most so much recomputed work."""
         fits = sorted({s for s in found if s.extra <= work}, key=lambda s: (s.peak, s.extra))
         best = fits[0]
         for state in fits[1:]:

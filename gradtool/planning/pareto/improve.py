@@ -17,7 +17,7 @@ _PATIENCE = 4
 
 
 def reach(walk: Walk, budget: int, begins: Sequence[State], random: np.random.Generator) -> bool:
-    """Disturb schedules at random that take too much, and descend, until one fits or the limit."""
+    """Disturb oversized schedules at random, and descend, until one fits or the limit."""
     while walk.left > 0 and begins:
         walk.go(begins[int(random.integers(len(begins)))])
         _disturb(walk, budget, random)
@@ -27,7 +27,7 @@ def reach(walk: Walk, budget: int, begins: Sequence[State], random: np.random.Ge
 
 
 def kick(walk: Walk, budget: int, random: np.random.Generator) -> State:
-    """The best after disturbing at random, descending, keeping what costs no more, to the limit."""
+    """The best after disturbing at random, descending, keeping no costlier one, to the limit."""
     best = now = walk.state
     while walk.left > 0 and best.extra:
         walk.go(now)
@@ -51,20 +51,20 @@ def _disturb(walk: Walk, budget: int, random: np.random.Generator) -> None:
 
 
 def _take_some(walk: Walk, random: np.random.Generator) -> None:
-    """Leave out some repeats that follow each other."""
+    """Leave out some consecutive repeats."""
     repeats = len(walk.profile) - len(walk.work.reads)
     start = int(random.integers(max(repeats, 1)))
     walk.leave_out(start, 1 + int(random.integers(_KICK)))
 
 
 def _add_some(walk: Walk, budget: int, random: np.random.Generator) -> None:
-    """Compute again some storages that are idle where much is alive."""
+    """Recompute some storages that are idle near the peak."""
     idle = walk.find_idle(_high(walk, random))
     for _ in range(min(1 + int(random.integers(_KICK // 2)), idle)):
         walk.rerun_idle(int(random.integers(idle)), budget)
 
 
 def _high(walk: Walk, random: np.random.Generator) -> int:
-    """One of the entries at which most is alive, by number."""
+    """The number of one of the entries at the peak."""
     high = np.argsort(-walk.profile, kind="stable")[: 1 + len(walk.profile) // 4]
     return int(high[int(random.integers(len(high)))])

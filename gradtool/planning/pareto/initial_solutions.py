@@ -16,11 +16,11 @@ _INSTANTS = 4
 _TIGHTEST = 2
 _NARROWER = 6  # times that a cut gets less room
 _LOWER = 2
-_HIGHER = (0.125, 0.35)  # of the way from the budget to what the order without recompute takes
+_HIGHER = (0.125, 0.35)  # of the way from the budget to the peak without recompute
 
 
 class Starts:
-    """The schedules at which the search for one within a budget begins, the most promising first.
+    """Initial schedules of the search within a budget, the most promising first.
 
     `plain` runs nothing again; `recipes` are known from elsewhere.
     """
@@ -32,7 +32,7 @@ class Starts:
         self._recipes = recipes
 
     def of(self, budget: int, above: State, found: Sequence[State], effort: int) -> Iterator[State]:
-        """From what has least room more on; of the effort, cuts take no more than is said."""
+        """Initial schedules, from the nearest above a budget on; cuts take at most `effort`."""
         yield from dict.fromkeys([above, *self._known(budget, found)])
         yield from self._cut(budget, effort)
         yield self.plain
@@ -40,7 +40,7 @@ class Starts:
         yield from sorted(recipes, key=lambda s: (s.peak, s.extra))[:_LOWER]
 
     def _known(self, budget: int, found: Sequence[State]) -> Iterator[State]:
-        """The cheapest of what was found within some budgets between this and the highest.
+        """The cheapest schedules found within some budgets between this and the highest.
 
         They have decided less than the one right above, and may come down another way.
         """
@@ -50,13 +50,13 @@ class Starts:
                 yield state
 
     def _cut(self, budget: int, effort: int) -> Iterator[State]:
-        """Schedules that keep what minimum cuts keep where memory pinches most."""
+        """Schedules of the minimum cuts at the instants where memory pinches most."""
         for instant, end in self._tightest(budget, effort):
             choice = fill(self.work, end, instant.capacity(budget))
             yield self._walk.weighed(run_again(self.work, instant.at, choice.again))
 
     def _tightest(self, budget: int, effort: int) -> list[tuple[Instant, Breakpoint]]:
-        """Of the instants that some effort can ask, which is spent, those that cost most work."""
+        """The costliest of the instants within reach of some effort; this is spent."""
         cost = _CUT * len(self.work.reads)
         asked = self._instants[: effort // cost]
         self._walk.left -= cost * len(asked)
@@ -78,7 +78,7 @@ class Starts:
     def _filled(
         self, instant: Instant, end: Breakpoint, budget: int, worth: int | None
     ) -> State | None:
-        """What a cut keeps at an instant, with less room there as long as the step lacks some."""
+        """The schedule of a cut at an instant, with less capacity while the step lacks room."""
         capacity = instant.capacity(budget)
         for _ in range(_NARROWER):
             choice = fill(self.work, end, capacity)
@@ -110,8 +110,8 @@ class Starts:
 def run_again(work: CostModel, at: int, again: Collection[int]) -> list[int]:
     """The places of a schedule in which some steps run once more after the step at a place.
 
-    Each runs right before the first step that needs it.  With what a cut keeps there, no step
-    reads what is gone.
+    Each runs right before the first step that needs it.  With the storages a cut keeps there, no
+    step reads a freed one.
     """
     pending = {p for p in again if p < at}
     places = list(range(at + 1))
@@ -130,10 +130,10 @@ def run_again(work: CostModel, at: int, again: Collection[int]) -> list[int]:
 
 
 def cheapest(states: Iterable[State], budget: int) -> State | None:
-    """The schedule within a budget that computes least again, of equals that of least peak."""
+    """The schedule of least recomputed work within a budget, of equals that of least peak."""
     return min((s for s in states if s.peak <= budget), key=price, default=None)
 
 
 def price(state: State) -> tuple[int, int, tuple[int, ...]]:
-    """What of several schedules the best has least of: work, then bytes."""
+    """The sort key of schedules: work, bytes, then places."""
     return state.extra, state.peak, state.places

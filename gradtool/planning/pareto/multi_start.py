@@ -1,4 +1,4 @@
-"""The schedules within one budget that a search of counted effort finds."""
+"""Multi-start search of schedules within one budget, of counted effort."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Seeking:
     ) -> list[State]:
         """The cheapest schedules found within a budget, which `known` fits; the best comes first.
 
-        It begins at one with more room, `start`, and at others of those `found` so far; from so
-        many of what they become it goes on, each with its part of the effort that is left.
+        It begins at one with more room, `start`, and at others of those `found` so far; it goes on
+        from so many of the results, each with its part of the effort left.
         """
         walk = self._walk
         fits = {known: None} if known else {}
@@ -64,7 +64,7 @@ class Seeking:
         return sorted(best, key=price)
 
     def from_cuts(self, budget: int, share: int, best: Sequence[State]) -> list[State]:
-        """What narrowed cuts become that compute less than the `best` that is known."""
+        """Schedules of narrowed cuts that compute less than the `best` known."""
         walk, found = self._walk, list[State]()
         random = np.random.default_rng((self._seed, budget, 2))
         worth = min((each.extra for each in best), default=None)
@@ -81,7 +81,7 @@ class Seeking:
         return found
 
     def _fits(self, begin: State, budget: int, *, ends: bool = False) -> bool:
-        """Whether the walk came from a schedule to one within a budget, which is trimmed then."""
+        """Whether the walk came from a schedule to one within a budget, then trimmed."""
         self._walk.go(begin)
         fits = self._walk.fit(budget, Descent(patience=_PATIENCE, ends=ends))
         if fits:

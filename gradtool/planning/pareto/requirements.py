@@ -1,4 +1,4 @@
-"""What a search for a plan needs: the native library, which makes every change of a schedule."""
+"""Requirements of a search for plans: the native library, which makes all changes of a schedule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def lacking() -> str:
 
 
 def require() -> None:
-    """Go on only where a plan can be searched for.
+    """Require the means of a search for plans.
 
     Raises:
         DeviceError: the library cannot be called here.

@@ -26,11 +26,11 @@ _COUNT, _EXTRA, _LEFT, _ANSWER, _IDLE = map(native.STAND.index, native.SAID)
 
 
 class Descent(NamedTuple):
-    """How far a walk goes down.
+    """The stopping rule of a descent.
 
     It ends where nothing helps, more than `patience` times, or it would cost `worth` or more; of
     changes that help, so many `trials` are compared.  With `ends`, all readers of a storage may go
-    before what touches it last.
+    before the last step that touches it.
     """
 
     worth: int | None = None
@@ -40,7 +40,7 @@ class Descent(NamedTuple):
 
 
 class State(NamedTuple):
-    """A schedule that was found: its peak in bytes, its extra work, the places of its steps."""
+    """A schedule: its peak in bytes, its extra work, the places of its steps."""
 
     peak: int
     extra: int
@@ -48,12 +48,12 @@ class State(NamedTuple):
 
 
 def room(work: CostModel, places: Sequence[int]) -> int:
-    """How many links a line has room for that begins as a schedule; see `CostModel.links`."""
+    """The number of links reserved for a line that begins as a schedule; see `CostModel.links`."""
     return _GROWTH * (sum(work.links) + sum(map(work.links.__getitem__, places)))
 
 
 class Walk:
-    """A schedule that is changed; it begins at the order without recompute.
+    """A schedule under change; it begins at the order without recompute.
 
     `left` are the entries that may still be looked at.  Storages are numbered without gaps in the
     library, and costs are counted in a `unit` of which it can add up as many as there may be.
@@ -85,7 +85,7 @@ class Walk:
 
     @property
     def left(self) -> int:
-        """Entries that may still be looked at."""
+        """Entries left to look at."""
         return int(self._now[_LEFT])
 
     @left.setter
@@ -115,7 +115,7 @@ class Walk:
 
     @property
     def state(self) -> State:
-        """How the schedule stands."""
+        """The current schedule."""
         return State(self.peak, self.extra, tuple(self.places))
 
     # ----------------------------------------------------------------------- done
@@ -141,7 +141,7 @@ class Walk:
         return self.state
 
     def fit(self, budget: int, how: Descent = Descent()) -> bool:  # noqa: B008 - frozen
-        """Run steps again until the budget holds, each time what costs least per excess gone.
+        """Run steps again until the budget holds, each time the cheapest per byte of excess gone.
 
         False if a descent ends before.
         """
@@ -150,20 +150,20 @@ class Walk:
         return bool(self._now[_ANSWER])
 
     def trim(self, budget: int) -> None:
-        """Run no longer again what the budget has room to keep, the dearest first."""
+        """Drop recomputation that the budget has room to avoid, the dearest first."""
         self._call(native.TRIM, budget=budget)
 
     def find_idle(self, number: int) -> int:
-        """How many storages are alive over an entry and not touched there."""
+        """Count storages alive over an entry and not touched there."""
         self._call(native.IDLE, number=number, count=0)
         return int(self._now[_IDLE])
 
     def rerun_idle(self, number: int, budget: int) -> None:
-        """Compute one of those again for its next use; nothing changes if that cannot be."""
+        """Recompute one of the idle storages for its next use; nothing changes if impossible."""
         self._call(native.RERUN_IDLE, root=number, room=budget)
 
     def leave_out(self, number: int, count: int) -> None:
-        """Leave out some repeats that follow each other, from one number on."""
+        """Leave out some consecutive repeats, from one number on."""
         self._call(native.LEAVE_OUT, number=number, count=count)
 
     def _call(self, kernel: Signature, **numbers: int) -> None:
@@ -179,7 +179,7 @@ class Walk:
     # --------------------------------------------------------------------- memory
 
     def _grow(self, most: int) -> None:
-        """Lay out a line that has room for so many links."""
+        """Lay out a line with room for so many links."""
         self._room, self._memory = most, self._made(most)
         self._line = native.LINE.words(
             **{k: v.ctypes.data for k, v in (*self._tables.items(), *self._memory.items())},
@@ -210,7 +210,7 @@ class Walk:
         return made
 
     def _apart(self) -> list[list[int]]:
-        """By place, the steps that never pass its own, as one overwrites what the other reads."""
+        """By place, the steps that never pass its own: writes after reads of one storage."""
         place = {step: p for p, step in enumerate(self.work.order)}
         apart: list[set[int]] = [set() for _ in place]
         for one, other in write_after_read(self.work.program):
@@ -232,7 +232,7 @@ class Walk:
         return {name: _integers(each) for name, each in numbers.items()}
 
     def _made(self, most: int) -> dict[str, Integers]:
-        """What a line is kept in that has room for so many links."""
+        """The memory of a line with room for so many links."""
         steps, storages = len(self.work.reads), len(self._storages)
         lists, widest = steps + storages, max(map(len, self.work.fleeting), default=0)
         entry, item, entries = native.ENTRY, native.ITEM, most + _SLACK

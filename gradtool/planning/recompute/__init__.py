@@ -1,1 +1,1 @@
-"""Steps that run again by rule: mirroring, segments, and what a policy allows of it."""
+"""Recompute by rule: mirroring, segments, and the policies that allow it."""

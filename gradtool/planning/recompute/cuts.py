@@ -1,4 +1,4 @@
-"""Where to cut the forward part: instants at which little has to be held."""
+"""Cuts of the forward part: instants at which few bytes have to be held."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Cuts:
         return found
 
     def values(self, instants: list[int]) -> list[int]:
-        """The storages that cross an instant of some in order, in the order they are computed."""
+        """The storages that cross some instants, in the order they are computed."""
         later = [*instants, len(self.steps)]
         return [v for v, first, last in self.lives if later[bisect_left(instants, first)] < last]
 
@@ -80,12 +80,12 @@ class Cuts:
         return crowded, self.residuals[place], distance, place
 
     def _around(self, goal: float, reach: float) -> range:
-        """The instants at which between `goal - reach` and `goal + reach` bytes are computed."""
+        """The instants with between `goal - reach` and `goal + reach` bytes computed."""
         first = bisect_left(self.made, goal - reach)
         last = bisect_right(self.made, goal + reach)
         return range(first, max(last, first + 1))
 
 
 def square_root(count: int) -> int:
-    """The number of segments that Chen et al. take for a chain of `count` steps: about √count."""
+    """The number of segments of Chen et al. for a chain of `count` steps: about √count."""
     return max(round(math.sqrt(count)), 2)

@@ -1,4 +1,4 @@
-"""What was decided of the step that computes a value, and what running that again would take."""
+"""The decision about the producer of a value, and the cost of recomputing it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def decided(
     decision: Decision | None,
     schedule: Schedule | None,
 ) -> Facts:
-    """The facts with what was decided of the producer, and what running it again would take."""
+    """The facts with the decision about the producer, and the cost of recomputing it."""
     if facts.born is None:
         return replace(facts, obstacle="no step computes it: it is always alive")
     step = program.steps[facts.born]
@@ -66,9 +66,9 @@ def _mirrored(program: Program, decision: Decision | None) -> set[int]:
 def _through(
     program: Program, begin: Iterable[int], again: Collection[int]
 ) -> tuple[str, int] | tuple[None, None]:
-    """What backward reads first of some storages and of what steps of `again` make of them.
+    """The first backward read of some storages and of results of `again` computed from them.
 
-    That storage and the step that reads it; nothing if backward reads none.
+    The storage read and the index of its reader; nothing if backward reads none.
     """
     made = set(begin)
     for index, step in enumerate(program.steps):
@@ -81,7 +81,7 @@ def _through(
 
 
 def _rerun(program: Program, producer: int, first: int) -> Again:
-    """The steps to run before step `first`, back to what is alive there or may not run twice."""
+    """The steps to run before step `first`, back to live storages or steps that run once."""
     makers = {v: i for i, step in enumerate(program.steps) for v in step.writes}
     last = last_reads(program)
     steps, held, waiting = {producer}, set[int](), [producer]

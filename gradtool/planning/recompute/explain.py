@@ -35,8 +35,8 @@ def explain(
 ) -> Facts:
     """The facts about the value named `tensor`, of a mirror decision and a schedule if given.
 
-    Workspaces go by the names that plans give them.  What a plan computes again is explained by the
-    value that it is an instance of.
+    Workspaces go by the names that plans give them.  A recomputed value is explained by the value
+    that it is an instance of.
 
     Raises:
         UsageError: the program has no such value.
@@ -60,7 +60,7 @@ def explain(
 
 
 def _kept(program: Program) -> tuple[list[Lifetime], int]:
-    """What is held when everything is kept, under the names of the plan, and the busiest step."""
+    """The lifetimes without recompute, under the names of the plan, and the busiest step."""
     needed = lifetimes(program)
     peak = int(load_profile(needed, len(program.steps)).argmax())
     return called_at(program, needed, peak), peak
@@ -87,7 +87,7 @@ def _workspace(program: Program, index: int, peak: int) -> Facts:
 
 
 def _life(program: Program, root: int, needed: Sequence[Lifetime], peak: int) -> Facts:
-    """Who computes and reads a storage, and from when to when it is alive."""
+    """The producer, readers and lifetime of a storage."""
     value = program.values[root]
     producer = next((i for i, s in enumerate(program.steps) if root in s.writes), None)
     step = None if producer is None else program.steps[producer]

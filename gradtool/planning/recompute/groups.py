@@ -1,4 +1,4 @@
-"""Which groups of clones to take, so that the peak is least: each group as a whole or not at all.
+"""Choice of groups of clones for the least peak: each group as a whole or not at all.
 
 Where every layer has the same peak no group lowers it alone, and where one layer has the peak the
 clones of others may raise it.  So the search starts twice, from all groups and from none, and each
@@ -51,7 +51,7 @@ class _Search:
         self.costs = [(work.flops, work.unknown) for work in works]
 
     def best(self) -> list[bool]:
-        """Which groups are in where the peak is least."""
+        """By group, whether it is in at the least peak."""
         ends = []
         for start in (True, False):
             self.trials = CELLS // max(len(self.toggles.order), 1)
@@ -65,7 +65,7 @@ class _Search:
         return min(ends)[3]
 
     def _measure(self) -> tuple[int, int, int]:
-        """The peak, how many positions have it, and the first that has it."""
+        """The peak, the number of positions at it, and the first of them."""
         self.trials -= 1
         profile = self.toggles.profile()
         first = int(profile.argmax()) if len(profile) else 0
@@ -73,7 +73,7 @@ class _Search:
         return peak, int(np.count_nonzero(profile == peak)), first
 
     def _descend(self, now: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Move groups that reach the peak, round by round, while that lowers it."""
+        """Move groups that reach the peak, round by round, while it falls."""
         improved = True
         while improved:
             improved = False
@@ -89,7 +89,7 @@ class _Search:
         return now
 
     def _thin(self, now: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Take out the groups without which the peak is no higher."""
+        """Take out groups that do not lower the peak."""
         order = sorted(range(len(self.costs)), key=lambda g: (*self.costs[g], g), reverse=True)
         for group in order:
             if self.toggles.inside[group]:
@@ -102,7 +102,7 @@ class _Search:
         return now
 
     def _reach(self, group: tuple[int, ...]) -> tuple[int, int]:
-        """The first and last position where putting a group in changes what is alive."""
+        """The first and last position at which a group changes liveness."""
         toggles, simulator = self.toggles, self.toggles.simulator
         first, last = min(group), max(group)
         for position in group:

@@ -10,11 +10,11 @@ from gradtool.program import Program
 
 
 def late(program: Program, again: Mapping[int, str], held: Collection[int] = ()) -> Schedule:
-    """The steps of `program` in order, those of `again` a second time where backward needs them.
+    """The steps of `program` in order, with clones of `again` before their first backward reader.
 
-    `again` gives each forward step that runs twice the suffix of its clone.  What a clone reads is
-    computed again first if it is in `again`; never what stays to the end anyway, nor the storages
-    `held`.  A clone that nobody would read is not made.
+    `again` gives each forward step that runs twice the suffix of its clone.  The reads of a clone
+    are recomputed first if they are in `again`; never the outputs of the program, nor the storages
+    `held`.  A clone without a reader is not made.
     """
     live_out = {program.storage(v) for v in program.outputs} | set(held)
     producer = {v: i for i in again for v in program.steps[i].writes if v not in live_out}
@@ -35,7 +35,7 @@ def late(program: Program, again: Mapping[int, str], held: Collection[int] = ())
 def _needed(
     reads: Sequence[Sequence[int]], reader: int, producer: Mapping[int, int], made: set[int]
 ) -> list[int]:
-    """The clones to make before `reader`, each after those that it reads; they join `made`."""
+    """The clones to make before `reader`, each after its producers; they join `made`."""
     found: list[int] = []
     waiting = [(reader, False)]
     while waiting:

@@ -1,4 +1,4 @@
-"""Which forward steps should run again in backward, by Echo's local rule: the decision alone.
+"""Choice of forward steps to recompute in backward, by Echo's local rule: the decision alone.
 
 Source: `Gradient` of MXNet 1.9.1, src/nnvm/gradient.cc (Zheng et al. 2020, arXiv:1805.08899).  We
 differ in that a walk never visits a step twice, steps go in file order where the original iterates
@@ -62,7 +62,7 @@ class ForwardGraph:
 
 
 class Why(Enum):
-    """What a decision rests on."""
+    """The reason of a decision."""
 
     CHEAPER = "keeping it takes more bytes than it frees"
     FREED = "keeping it frees as many bytes as it takes"
@@ -73,7 +73,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was decided of one forward step, and why."""
+    """The decision about one forward step, and its reason."""
 
     step: str
     op: str
@@ -95,7 +95,7 @@ class Decision:
 
     @property
     def mirrored(self) -> int:
-        """The number of steps that are mirrored."""
+        """The number of mirrored steps."""
         return sum(choice.mirrored for choice in self.choices)
 
 
@@ -148,10 +148,10 @@ def _refusal(step: Step, policy: Callable[[Step], bool], named: Marks) -> Why | 
 
 
 def _closed(graph: ForwardGraph, head: int, decided: set[int]) -> set[int]:
-    """The steps whose decisions hang together with that about what `head` reads.
+    """The steps whose decisions depend on the one about the reads of `head`.
 
-    All forward readers of a value share the decision about its producer.  What is read from such a
-    reader, up to where the mirror path must end, follows from that decision and needs no walk.
+    All forward readers of a value share the decision about its producer.  The reads of such a
+    reader, up to the end of the mirror path, follow from that decision and need no walk.
     """
     subgraph: set[int] = set()
     waiting = [head]
@@ -167,7 +167,7 @@ def _closed(graph: ForwardGraph, head: int, decided: set[int]) -> set[int]:
 
 
 def _kept(graph: ForwardGraph, members: list[int], kept: set[int]) -> set[int]:
-    """The `members` to keep, `kept` being the steps that are kept already.
+    """The `members` to keep, beside the steps `kept` already.
 
     All members start on the mirror path.  Frontier steps, whose inputs are all there without it,
     leave it together with those that share an input with them if that frees as many bytes as it
@@ -202,7 +202,7 @@ def _kept(graph: ForwardGraph, members: list[int], kept: set[int]) -> set[int]:
 
 
 def _sharing(graph: ForwardGraph, first: int, frontier: set[int]) -> set[int]:
-    """Frontier steps that share an input with `first`, or with one of those that do."""
+    """Frontier steps that share an input with `first`, directly or through one another."""
     group, waiting, followed = {first}, [first], set[int]()
     while waiting:
         for value in graph.reads[waiting.pop()]:
@@ -216,7 +216,7 @@ def _sharing(graph: ForwardGraph, first: int, frontier: set[int]) -> set[int]:
 
 
 def _frees(graph: ForwardGraph, group: set[int], frontier: set[int]) -> bool:
-    """Whether keeping the outputs of `group` frees at least the bytes that it takes."""
+    """Whether keeping the outputs of `group` frees at least as many bytes as it takes."""
     taken = {v for s in group for v in graph.writes[s] if v in graph.readers}
     freed: set[int] = set()
     for value in {v for s in group for v in graph.reads[s]}:
@@ -226,7 +226,7 @@ def _frees(graph: ForwardGraph, group: set[int], frontier: set[int]) -> bool:
 
 
 def _connected(graph: ForwardGraph, steps: list[int]) -> Iterator[tuple[int, ...]]:
-    """The steps in groups that are connected by the values they read from each other."""
+    """The steps in groups connected by their reads of each other."""
     members, seen = set(steps), set[int]()
     for first in steps:
         if first in seen:

@@ -15,7 +15,7 @@ from gradtool.program import Program
 
 @dataclass(frozen=True)
 class Mirrored:
-    """What a decision comes to.
+    """The outcome of a mirror decision.
 
     `decided` is how many nodes it mirrors, views among them; `applied` are the names of the steps
     that then do run again.

@@ -1,7 +1,7 @@
-"""Which operators may run twice: named policies, policies from files, and marks on single steps.
+"""Policies of recompute: named ones, ones from files, and marks on single steps.
 
-A policy says *may*; `mirror` says *should*, and the simulator whether it pays.  What no policy can
-allow is left out here: graph inputs have no step, and steps that draw at random are not
+A policy says *may*; `mirror` says *should*, and the simulator whether it pays.  Steps beyond every
+policy are left out here: graph inputs have no step, and steps that draw at random are not
 `Step.recomputable`.
 """
 
@@ -125,7 +125,7 @@ def _listed(listed: object, key: str, path: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Marks:
-    """Steps that the user named: those that run once, and those that may run again.
+    """Steps named by the user: those that run once, and those that may run again.
 
     Source: `drop` is MXNet's attribute `force_mirroring`: it wins over the policy.  Whether a step
     then does run again is still decided, and applied only where that lowers the peak.
@@ -136,7 +136,7 @@ class Marks:
 
 
 def marks(program: Program, keep: Sequence[str] = (), drop: Sequence[str] = ()) -> Marks:
-    """The forward steps whose own name, or that of a value they compute, matches a glob.
+    """The forward steps with their own name, or that of an output, matched by a glob.
 
     Raises:
         UsageError: a glob matches no forward step, or a step is to be kept and dropped.

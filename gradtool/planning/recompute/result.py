@@ -1,4 +1,4 @@
-"""What running some steps again comes to: the schedule, its peak and the extra work."""
+"""The outcome of recompute: the schedule, its peak and the extra work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradtool.text.json_schema import Count
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """FLOPs of some steps, and how many of them have an unknown cost, which counts as 0."""
+    """FLOPs of some steps, and how many of them have an unknown cost, counted as 0."""
 
     flops: Count
     unknown: Annotated[Count, "Steps of unknown cost."]
@@ -48,12 +48,12 @@ class Outcome:
 
     @property
     def is_better(self) -> bool:
-        """Whether the peak is below that of keeping everything."""
+        """Whether the peak is lower than without recompute."""
         return self.peak < self.keep_peak
 
 
 def outcome(simulator: Simulator, schedule: Schedule) -> Outcome:
-    """What a schedule comes to, instances that nobody reads left out."""
+    """The peak and work of a schedule, dead instances left out."""
     program = simulator.program
     schedule = pruned(program, schedule)
     plain = range(len(program.steps))

@@ -1,4 +1,4 @@
-"""Segments that nobody has to name: √n of equal bytes, or as many as serve best.
+"""Automatic segments: √n of equal bytes, or the number of least peak.
 
 Source: Chen et al. 2016 (arXiv:1604.06174), section 3: √n segments of a chain of n layers.  We
 differ in that n counts forward steps, and that segments end where a single value crosses (an
@@ -36,10 +36,10 @@ def sqrt_segments(program: Program) -> Segmented:
 
 
 def best_segments(program: Program) -> Segmented:
-    """The number of segments of equal bytes that has the least peak, from 2 to 2√n.
+    """The number of segments of equal bytes with the least peak, from 2 to 2√n.
 
-    Of these segments only those are computed again that lower the peak.  In large programs not
-    every number is tried, but numbers spread evenly over the range on a logarithmic scale.
+    Only those of these segments are recomputed that lower the peak.  In large programs not every
+    number is tried, but numbers spread evenly over the range on a logarithmic scale.
     """
     simulator, cuts = Simulator.of(program), Cuts.of(program)
     tried: dict[tuple[int, int, int], list[int]] = {}
@@ -69,7 +69,7 @@ def segment_schedules(program: Program) -> Iterator[Schedule]:
 
 
 def _segments(cuts: Cuts, instants: list[int]) -> Segments:
-    """Segments that end at instants and hold what crosses these."""
+    """Segments with the given ends, which hold the values crossing these."""
     return Segments(tuple(cuts.steps[p] for p in instants), tuple(cuts.values(instants)))
 
 

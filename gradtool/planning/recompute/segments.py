@@ -22,10 +22,10 @@ from gradtool.text.words import some, suggest
 
 @dataclass(frozen=True)
 class Segments:
-    """Segments of the forward part, which end with the steps `ends` in order.
+    """Segments of the forward part, by their last steps `ends` in order.
 
-    `checkpoints` are the storages meant to be held; others that later steps read are as well.  Of
-    the segments all are computed again, or `only` some.
+    `checkpoints` are the storages meant to be held; others read by later steps are as well.  Of the
+    segments all are recomputed, or `only` some.
     """
 
     ends: tuple[int, ...]
@@ -35,7 +35,7 @@ class Segments:
 
 @dataclass(frozen=True)
 class Residuals:
-    """A value that later segments read and that is no checkpoint; its size in bytes."""
+    """A value read by later segments without being a checkpoint; its size in bytes."""
 
     value: str
     bytes: int
@@ -44,11 +44,11 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Segmented:
-    """What segments come to.
+    """The outcome of recompute by segments.
 
-    `ends` are the steps that the segments end with, `checkpoints` the values held there, and
-    `residuals` those that are held as well because a later step reads them: better checkpoints
-    would remove these.  What comes after the last checkpoint is not computed again.
+    `ends` are the last steps of the segments, `checkpoints` the values held there, and `residuals`
+    those that are held as well because a later step reads them: better checkpoints would remove
+    these.  Steps after the last checkpoint are not recomputed.
     """
 
     outcome: Outcome
@@ -80,7 +80,7 @@ def checkpointed(program: Program, names: Sequence[str]) -> Segmented:
 
 
 def segmented(simulator: Simulator, segments: Segments, notes: Sequence[str] = ()) -> Segmented:
-    """What some segments come to."""
+    """Evaluate recompute by some segments."""
     program, meant = simulator.program, set(segments.checkpoints)
     segment = segment_of(program, segments.ends)
     held = held_values(program, segment)
@@ -100,7 +100,7 @@ def segmented(simulator: Simulator, segments: Segments, notes: Sequence[str] = (
 
 
 def schedule_of(program: Program, segments: Segments) -> Schedule:
-    """The schedule in which backward computes again what segments do not hold."""
+    """The schedule in which backward recomputes the values not held by segments."""
     segment = segment_of(program, segments.ends)
     held = held_values(program, segment) | set(segments.checkpoints)
     again = {
@@ -114,7 +114,7 @@ def schedule_of(program: Program, segments: Segments) -> Schedule:
 
 
 def segment_of(program: Program, ends: Sequence[int]) -> dict[int, int]:
-    """The number of the segment that each forward step lies in; the rest is in none."""
+    """The segment of each forward step, by number; the rest is in none."""
     found: dict[int, int] = {}
     first = 0
     for number, end in enumerate(ends):
@@ -126,7 +126,7 @@ def segment_of(program: Program, ends: Sequence[int]) -> dict[int, int]:
 
 
 def held_values(program: Program, segment: dict[int, int]) -> set[int]:
-    """The storages written in segments that a forward step outside of their segment reads."""
+    """The storages written in a segment and read by a forward step outside of it."""
     makers = {v: s for s in segment for v in program.steps[s].writes}
     reads = Simulator.of(program).reads
     return {
@@ -138,7 +138,7 @@ def held_values(program: Program, segment: dict[int, int]) -> set[int]:
 
 
 def _forward_value(program: Program, makers: dict[int, int], name: str) -> int:
-    """The storage of a value that a forward step computes."""
+    """The storage of a value computed by a forward step."""
     numbers = [i for i, datum in enumerate(program.values) if datum.name == name]
     if not numbers:
         forward = (program.values[v].name for v, i in makers.items()
@@ -175,7 +175,7 @@ def _on_path(program: Program) -> set[int]:
 
 
 def crossing_line(found: Segmented) -> str | None:
-    """One line that lists what crosses segments without being a checkpoint, if anything does."""
+    """One line that lists the residuals beside the checkpoints, if there are any."""
     if not found.residuals:
         return None
     names = some(c.value for c in found.residuals)

@@ -1,4 +1,4 @@
-"""What is to be said of one value: who reads it, how long it lives, what it takes to run again."""
+"""The facts of one value: its readers, its lifetime, the cost of recomputing it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradtool.text.json_schema import Count
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A step that reads a value; `index` is its place in the order of the file."""
+    """A reader of a value; `index` is its place in the order of the file."""
 
     step: str
     op: str
@@ -24,9 +24,9 @@ class Reader:
 
 @dataclass(frozen=True)
 class Again:
-    """What it would take to compute a value again just before its first backward reader.
+    """The cost of recomputing a value just before its first backward reader.
 
-    What the steps read beside is alive there anyway, or in `held`.
+    Other reads of these steps are alive there anyway, or in `held`.
     """
 
     steps: Annotated[tuple[str, ...], "Those that would run again, in order."]
@@ -37,7 +37,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value lies when everything is kept: what that is called, and from when to when held.
+    """The buffer of a value without recompute: its name and lifetime.
 
     `at_peak` says whether it is held at the busiest step.
     """
@@ -51,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is to be said of one value.  Indices are places in the order of the file, from 0.
+    """The facts of one value.  Indices are places in the order of the file, from 0.
 
     Attributes:
         value: its name.

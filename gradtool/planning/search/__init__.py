@@ -1,1 +1,1 @@
-"""The least extra work that fits into a budget, and how little it could be."""
+"""The least extra work within a budget, and its lower bound."""

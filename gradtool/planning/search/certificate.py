@@ -1,4 +1,4 @@
-"""How little extra work a budget leaves open, quickly: `prove` takes longer and says more.
+"""A quick lower bound of extra work within a budget: `prove` takes longer and says more.
 
 Bound c is computed at instants around the peak of the order without recompute: by cuts at many
 instants, then, if the program is small, by the integer programme of the tightest one and the linear
@@ -28,7 +28,7 @@ _PINCHING = 4
 
 @dataclass(frozen=True)
 class Certificate:
-    """Extra work that every schedule within a budget needs; `how` says which bound it is."""
+    """Extra work needed by every schedule within a budget; `how` names the bound."""
 
     bound: int
     how: str
@@ -66,9 +66,9 @@ def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[
 def _tightest(
     work: CostModel, budget: int, peak: int, effort: float
 ) -> list[tuple[Instant, Fraction]] | None:
-    """Instants around the peak and the extra work that their cuts prove, the strongest first.
+    """Instants around the peak and the extra work proven by their cuts, the strongest first.
 
-    None if one of them leaves no choice of what to keep.
+    None if one of them leaves no choice of residuals.
     """
     found: list[tuple[Instant, Fraction]] = []
     for instant in instants(work, _around(work, peak, effort)):
@@ -110,6 +110,6 @@ def _around(work: CostModel, peak: int, effort: float) -> list[int]:
 
 
 def _room(work: CostModel, variables: float) -> int:
-    """Instants of which an integer programme has no more than some variables."""
+    """Instants whose integer programme has no more than some variables."""
     steps, roots = len(work.reads), len(work.maker)
     return max((int(variables) - steps) // (2 * (steps + roots)), 0)

@@ -1,4 +1,4 @@
-"""What every search is told besides its question."""
+"""The settings common to every search."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def never() -> bool:
 
 @dataclass(frozen=True)
 class SearchContext:
-    """What counts, and how far to go.
+    """The costs, effort, seed and stop of a search.
 
     `costs` replaces the steps' FLOPs, `effort` scales the counted work, `seed` decides its random
-    part, `stop` ends a search early with what it has found.
+    part, `stop` ends a search early with its best result.
     """
 
     costs: Costs | None = None
@@ -31,5 +31,5 @@ class SearchContext:
     stop: Callable[[], bool] = never
 
     def priced(self, program: Program) -> Costs:
-        """What each step of a program costs; None where nobody knows."""
+        """The cost of each step of a program; None if unknown."""
         return tuple(s.flops for s in program.steps) if self.costs is None else self.costs

@@ -12,11 +12,11 @@ from gradtool.program import Program
 
 
 class CostModel:
-    """A program, the order in which its steps first run, and the cost of running them again.
+    """A program, its base order, and the cost of running steps again.
 
-    Everything is numbered by place in that base order; storages keep the numbers that the
-    simulator gives them.  `costs` are the steps' FLOPs if nothing else is given; a step of unknown
-    cost never runs again, as nobody could say what that takes, nor does one that draws at random.
+    Everything is numbered by place in that base order; storages keep the numbers that the simulator
+    gives them.  `costs` are the steps' FLOPs if nothing else is given; a step of unknown cost never
+    runs again, as its work cannot be counted, nor does one that draws at random.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class CostModel:
         self.instants: dict[tuple[int, int], Any] = {}  # see `work_bound.instants`
 
     def _count_storages(self) -> None:
-        """What weighing asks of a step: outputs that pass, bytes that stay or are never read.
+        """The facts for weighing a step: outputs that pass, bytes that stay or are never read.
 
         Of the outputs that pass, those that somebody reads are `fleeting`.
         """
@@ -65,12 +65,12 @@ class CostModel:
 
     @cached_property
     def makers(self) -> list[list[int]]:
-        """By place, the places that make what its step reads."""
+        """By place, the producers of its step's reads."""
         return [[self.maker[r] for r in reads] for reads in self.reads]
 
     @cached_property
     def readers(self) -> list[list[int]]:
-        """By place, the places that read what its step makes."""
+        """By place, the readers of its step's writes."""
         readers: list[list[int]] = [[] for _ in self.reads]
         for place, reads in enumerate(self.reads):
             for root in dict.fromkeys(reads):
@@ -84,12 +84,12 @@ class CostModel:
 
     @cached_property
     def peak_place(self) -> int:
-        """The place at which most bytes are alive when nothing runs again."""
+        """The place of the peak without recompute."""
         profile = self.simulator.profile(self.order)
         return profile.index(max(profile)) if profile else 0
 
     def runs(self, places: Sequence[int]) -> bool:
-        """Whether a schedule has all that each step reads, and repeats only what it may."""
+        """Whether a schedule has all reads of each step, and repeats only repeatable ones."""
         there: set[int] = set()
         ran: set[int] = set()
         for place in places:
@@ -106,9 +106,9 @@ class CostModel:
         return root not in self.live_out and self.repeatable[self.maker[root]]
 
     def work_again(self, places: Sequence[int]) -> int:
-        """The cost of what runs again."""
+        """The cost of the recomputed steps."""
         return sum(self.costs[p] for p in places) - self.total
 
     def schedule(self, places: Sequence[int]) -> Schedule:
-        """The steps at some places, in that order, with the names of their instances."""
+        """The steps at some places, in the given order, with the names of their instances."""
         return Schedule.of(self.order[p] for p in places)

@@ -14,9 +14,9 @@ from gradtool.planning.search.mincut import Breakpoint, Choice
 
 
 class Region(NamedTuple):
-    """Connected steps and storages about which two choices differ.
+    """Connected steps and storages in which two choices differ.
 
-    `bytes` are what keeping the region as in the larger choice adds and `cost` what it saves.
+    `bytes` are added by keeping the region as in the larger choice, and `cost` saved.
     """
 
     roots: frozenset[int]
@@ -66,10 +66,10 @@ def _region(
 
 
 def fill(work: CostModel, ends: Breakpoint, capacity: int) -> Choice:
-    """The small choice with the regions of the large one that the capacity has room for.
+    """The small choice with as many regions of the large one as fit the capacity.
 
     The latest regions come first: their gradients come first too, when nothing has been freed yet
-    to run a region again in; what is left of the capacity goes to the latest that still fits.
+    to run a region again in; the rest of the capacity goes to the latest that still fits.
     """
     kept, again = ends.small.kept, ends.small.again
     size, cost = ends.small.bytes, ends.small.cost

@@ -14,7 +14,7 @@ Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Terms: TypeAlias = Iterable[tuple[int, float]]
 _SCALE = 1e4  # the objective of one step, so that the solver's tolerances are small beside it
 _DUAL_TOLERANCE = 1e-7  # by which HiGHS lets a reduced cost be wrong
-_OPTIMAL, _INFEASIBLE = 0, 2  # what scipy says of the end
+_OPTIMAL, _INFEASIBLE = 0, 2  # status codes of scipy
 
 
 class Solved(NamedTuple):
@@ -43,7 +43,7 @@ class Programme:
         self._limits: list[float] = []
 
     def column(self, cost: int = 0, *, integral: bool = False) -> int:
-        """A new column, and what one of it costs."""
+        """A new column, with its cost per unit."""
         self.lower.append(0)
         self.upper.append(1)
         self._costs.append(cost / self.total * _SCALE)

@@ -1,4 +1,4 @@
-"""What to keep across one instant of a program and what to run again after it, by minimum cuts.
+"""Residuals across one instant of a program and the steps to recompute after it, by minimum cuts.
 
 While the step at place `at` runs, some earlier storages are alive; the others that later steps need
 have to be computed again.  At a price of λ units of work per byte the cheapest choice is a minimum
@@ -27,7 +27,7 @@ QUICK_ROOM = 2**29  # capacities that one 32-bit flow takes
 
 
 class Choice(NamedTuple):
-    """Storages kept across an instant, places of the steps that run again; bytes and work."""
+    """Storages kept across an instant, places of the recomputed steps; bytes and work."""
 
     kept: frozenset[int]
     again: frozenset[int]
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
 
 
 class Breakpoint(NamedTuple):
-    """The choices on both sides of a capacity, and the work that no choice within it goes below.
+    """The choices on both sides of a capacity, and a lower bound of the work of any within it.
 
     `small` fits and `large`, which costs less, does not; they are the same where nothing is lost.
     """
@@ -68,13 +68,13 @@ class Instant:
 
     @cached_property
     def present(self) -> frozenset[int]:
-        """Storages that are alive then in any case: what the step touches, and early results."""
+        """Storages alive then in any case: those the step touches, and early results."""
         results = (r for r in self.work.live_out if self.work.maker[r] in self.early)
         return frozenset((*self.work.reads[self.at], *self.work.writes[self.at], *results))
 
     @cached_property
     def needed(self) -> list[int]:
-        """Storages that late steps read, that they do not make and that are not present anyway."""
+        """Storages read by late steps, made earlier and not present anyway."""
         reads = dict.fromkeys(r for p in sorted(self.late) for r in self.work.reads[p])
         return [r for r in reads if r not in self.present and self.work.maker[r] not in self.late]
 
@@ -83,7 +83,7 @@ class Instant:
         return _Graph(self)
 
     def capacity(self, budget: int) -> int:
-        """Bytes left for what is kept, if a schedule is to stay within `budget`.
+        """Bytes left for residuals, if a schedule is to stay within `budget`.
 
         A step of several outputs may run for one of them: only the smallest that is read counts.
         An output that may be written over an input counts nothing.
@@ -199,6 +199,6 @@ class _Graph:
 
 
 def _rounded(amounts: list[int] | list[int | None], scale: Fraction) -> list[int]:
-    """Amounts times a scale, rounded down so that no cut is too large; -1 stands for ∞."""
+    """Amounts times a scale, rounded down, so that no cut is too large; -1 stands for ∞."""
     top, bottom = scale.numerator, scale.denominator
     return [-1 if a is None else a * top // bottom for a in amounts]

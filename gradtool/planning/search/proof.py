@@ -1,4 +1,4 @@
-"""What a plan within a budget costs, and how little any plan could."""
+"""The cost of a plan within a budget, and a lower bound for every plan."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Proof:
-    """Extra work of a plan beside the least that is proven necessary.
+    """Extra work of a plan beside its proven lower bound.
 
     `budget` is in bytes of arena, `least` bytes below which there is no plan that runs no more than
     `allowed` again (None: whatever it runs).  `extra`, `bound`, `total` and `allowed` are in
-    `unit`: what runs again, what every plan within the budget runs again, one step without
-    recompute, and the work asked for.
-    `which_bound` says what proves the bound, `how` where the plan comes from.  A plan that is
-    `cut_short` depends on the clock, which decided how far to search: on another machine it may be
-    another one.  What is proven to be the best is not cut short.
+    `unit`: recomputed work, its least within the budget, one step without recompute, and the work
+    asked for. `which_bound` names the proof of the bound, `how` the origin of the plan.  A plan
+    that is `cut_short` depends on the clock, which decided how far to search: on another machine it
+    may be another one.  A plan proven to be the best is not cut short.
     """
 
     budget: int
@@ -35,7 +34,7 @@ class Proof:
         return self.extra - self.bound
 
     def share(self, work: int) -> float:
-        """The share of work in that of one step without recompute.
+        """The share of work in one step without recompute.
 
         Args:
             work: in `unit`, such as `extra`.

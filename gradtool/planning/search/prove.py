@@ -20,7 +20,7 @@ _COLUMNS = 24_000  # of the first programme
 _FIRST, _MORE = 12, 6  # instants to begin with, memory rows that a round adds
 _TIGHT = 0.9  # of the peak of the schedule known, above which memory is counted first
 _IGNORED = 1_000  # part of the room whose bytes the smallest storages take together
-_MANY = 200  # steps from which those are ignored
+_MANY = 200  # steps from which the smallest are ignored
 _GAP = 0.005  # of the work known, at which a programme is solved well enough
 _FINEST, _COARSEST = 1e-6, 1e-3
 _SHARE = 0.25  # of the time left, for one round
@@ -30,10 +30,10 @@ _LEAST = 1.0  # seconds that are worth another round
 
 
 class Round(NamedTuple):
-    """What a round says: extra work of every schedule within the budget, and how it is proven.
+    """The result of a round: extra work of every schedule within the budget, and its proof.
 
     `bound` is None where no schedule fits.  `found` are the places of a schedule within the budget
-    that computes less than the one known, if there is one; `lacks` is what keeps the bound low.
+    that computes less than the one known, if there is one; `lacks` is the reason of a low bound.
     """
 
     bound: int | None
@@ -75,14 +75,14 @@ def rounds(
         if bound > best:
             best, hopeful = bound, search.moments if solved.is_closed else before
         elif not solved.is_closed and best > 0:
-            # Finer programmes take longer than there is time: the best one gets what is left.
+            # Finer programmes take longer than there is time: the best one gets the rest.
             search.moments, share = hopeful, 1
         elif not solved.runs:
             search.moments = before.halved()
 
 
 class _Moments(NamedTuple):
-    """Where memory is counted: while steps run for the first time, and inside stages."""
+    """The moments at which memory is counted: first runs of steps, and steps inside stages."""
 
     places: tuple[int, ...]
     watched: tuple[Watched, ...] = ()
@@ -93,7 +93,7 @@ class _Moments(NamedTuple):
 
 
 class _Rounds:
-    """The moments at which memory is counted, and the best schedule known."""
+    """The moments of counting memory, and the best schedule known."""
 
     def __init__(self, work: CostModel, budget: int, known: Sequence[int]) -> None:
         self.work, self.budget = work, budget
@@ -154,7 +154,7 @@ class _Rounds:
         return None
 
     def _moment(self, place: int, stage: int, *, is_first: bool) -> int | Watched | None:
-        """Where to count memory so that a step in a stage is seen, if it is not counted there."""
+        """A moment that counts the memory of a step in a stage, if none does yet."""
         known, watched = self.moments
         if is_first and place in self._instants and place not in known:
             return place
@@ -169,7 +169,7 @@ class _Rounds:
 def _tightest(
     work: CostModel, known: Sequence[int], chained: Sequence[int], count: int
 ) -> list[int]:
-    """Steps of a chain during whose first runs a schedule takes most, spread over the chain.
+    """Steps of a chain at whose first runs a schedule takes most, spread over the chain.
 
     Those that take nearly the peak are divided into equal parts; each gives its largest.
     """

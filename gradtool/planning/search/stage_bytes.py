@@ -1,4 +1,4 @@
-"""Bytes that a step takes by itself whenever it runs, whatever the schedule."""
+"""Bytes of a step by itself whenever it runs, whatever the schedule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gradtool.planning.search.cost_model import CostModel
 
 
 class Touched(NamedTuple):
-    """Bytes while a step runs, always-live ones included, and the storages that they speak of.
+    """Bytes while a step runs, always-live ones included, and the storages counted in them.
 
     Other storages count beside them where they are alive.
     """
@@ -20,14 +20,14 @@ class Touched(NamedTuple):
 def runs_once(work: CostModel, place: int) -> bool:
     """Whether a step runs exactly once in every schedule.
 
-    That is one that may not run again, or whose outputs are all results or read by nobody: another
-    run would leave nothing that is read.
+    It does if it may not run again, or if all outputs are results or read by nobody: another run
+    would leave nothing to read.
     """
     return not work.repeatable[place] or not work.fleeting[place]
 
 
 def at_first(work: CostModel, place: int) -> Touched:
-    """What a step touches when it runs for the first time.
+    """The bytes of a step when it runs for the first time.
 
     Of several outputs that pass perhaps one is read, so none is spoken of.  The first output counts
     nothing if it may lie where an input ends.
@@ -38,7 +38,7 @@ def at_first(work: CostModel, place: int) -> Touched:
 
 
 def at_any(work: CostModel, place: int) -> Touched:
-    """What a step touches in each of its runs, in which results may be there already."""
+    """The bytes of a step in each of its runs, in which results may be there already."""
     read = work.simulator.read
     if not work.fleeting[place]:
         return at_first(work, place)

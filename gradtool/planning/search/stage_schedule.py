@@ -1,6 +1,6 @@
-"""The schedule that a solution of the integer programme of some stages describes.
+"""The schedule of a solution of the integer programme of some stages.
 
-Within a stage steps run in base order, each right after what it needs and nothing left there.  The
+Within a stage steps run in base order, each right after the missing producers of its reads.  The
 programme counts memory at some moments only, so the schedule may take more than the budget.
 """
 
@@ -20,9 +20,9 @@ class Staged(NamedTuple):
 
 
 def staged(programme: Stages, solved: Relaxed) -> Staged:
-    """The schedule of a solution; steps that the programme leaves out run as early as they can.
+    """The schedule of a solution; steps missing in the programme run as early as they can.
 
-    What nobody would read is left out.
+    Dead instances are left out.
     """
     work, found = programme.work, _Run(programme, solved).staged
     is_alive = alive(work.program, [work.order[place] for place in found.places])
@@ -49,7 +49,7 @@ class _Run:
             self._go(step, programme.count)
 
     def _go(self, step: int, stage: int) -> None:
-        """Run a step after those whose results it lacks, and what waited for it."""
+        """Run a step after those whose results it lacks."""
         stack = [step]
         while stack:
             lacks = [r for r in self.work.reads[stack[-1]] if r not in self._there]

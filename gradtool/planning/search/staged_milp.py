@@ -23,14 +23,14 @@ from gradtool.planning.search.stage_bytes import Touched, at_any, at_first, runs
 
 _GAP = 1e-6
 _FEW = 4  # instants up to which `ever` is worth its rows: more of them say nearly as much
-_INSIDE = 3  # steps of a stage during which memory is counted: those that touch most
-_BEHIND = 24  # steps that need a watched one, of which it is asked what they read
+_INSIDE = 3  # steps of a stage at which memory is counted: the largest
+_BEHIND = 24  # dependents of a watched step whose reads are counted
 
 Columns: TypeAlias = dict[tuple[int, int], int]
 
 
 class Relaxed(NamedTuple):
-    """A lower bound of the extra work, and what a solution runs and keeps.
+    """A lower bound of the extra work, and the runs and residuals of a solution.
 
     `runs` are the steps of each stage, `kept` the storages at each instant; both are empty where no
     solution was found.  `is_closed` says that the solution is as near to the bound as was asked.
@@ -43,7 +43,7 @@ class Relaxed(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A step whose memory is counted in the stage that some instant begins."""
+    """A step whose memory is counted in the stage after some instant."""
 
     step: int
     after: int
@@ -89,7 +89,7 @@ class Stages:
             self._watch(step, after)
 
     def _steps(self) -> list[int]:
-        """The steps that make or read large storages, but for what runs wherever another does."""
+        """The makers and readers of large storages, but for readers implied by another step."""
         readers = self._readers
         for step, reads in enumerate(self._reads):
             for r in reads:
@@ -130,16 +130,16 @@ class Stages:
         return not (stage and self._is_done(step, stage - 1))
 
     def _is_done(self, step: int, k: int) -> bool:
-        """Whether a step that runs once has run when an instant's step has."""
+        """Whether a step of one run has run when an instant's step has."""
         instant = self.instants[k]
         return self._once[step] and (step in instant.early or step == instant.at)
 
     # ----------------------------------------------------------------------- rows
 
     def _add_sources(self) -> None:
-        """What a stage reads it makes or finds, its end what was held so far; so it is with kept.
+        """Reads of a stage are made or found there, at its end held so far; so are kept storages.
 
-        What is held was kept.
+        Held storages were kept.
         """
         implies = self.programme.implies
         for (step, stage), run in self.run.items():
@@ -179,7 +179,7 @@ class Stages:
                 implies(ever, *(column for column in (made, kept) if column is not None))
 
     def _add_once(self) -> None:
-        """Every step runs, those that run once no more than that."""
+        """Every step runs, those of one run at most once."""
         for step in self.steps:
             runs = [self.run.get((step, stage)) for stage in range(self.count + 1)]
             there = [run for run in runs if run is not None]
@@ -190,7 +190,7 @@ class Stages:
     # --------------------------------------------------------------------- memory
 
     def _add_memory(self) -> None:
-        """While the step of an instant runs for the first time, what is kept is alive beside it."""
+        """At the first run of an instant's step, kept storages are alive beside it."""
         for k, instant in enumerate(self.instants):
             first = at_first(self.work, instant.at)
             self._add_bytes(first, None, {r: self.kept.get((r, k)) for r in self.roots})
@@ -201,7 +201,7 @@ class Stages:
                 self.programme.row([(self.kept[r, k], -1) for r in passing], -1)
 
     def _add_bytes(self, touched: Touched, run: int | None, alive: dict[int, int | None]) -> None:
-        """What a step touches and the columns of what is alive beside it fit into the budget.
+        """The bytes touched by a step and the columns of live storages fit into the budget.
 
         `run` says whether the step runs; None stands for a step that does.
         """
@@ -223,7 +223,7 @@ class Stages:
             self.programme.row([*terms, (run, own / scale)], room / scale)
 
     def _add_inside(self, stage: int) -> None:
-        """While the largest steps of a stage run, what is held across it is alive beside them."""
+        """While the largest steps of a stage run, storages held across it are alive beside them."""
         found = [
             (at_any(self.work, step), run) for step in self.steps
             if step != self.instants[stage].at
@@ -235,9 +235,9 @@ class Stages:
             self._add_bytes(touched, run, held)
 
     def _watch(self, step: int, after: int) -> None:
-        """While a step runs for the first time in a stage, what is used behind it is alive.
+        """While a step runs for the first time in a stage, storages used behind it are alive.
 
-        That is what the stage has made for it and leaves at its end, and what the stage has found
+        They are those that the stage has made for it and leaves at its end, and those it has found
         and reads in a step that needs this one.
         """
         places = [instant.at for instant in self.instants]
@@ -251,7 +251,7 @@ class Stages:
         self._add_bytes(at_any(self.work, step), run, alive)
 
     def _leave(self, step: int, stage: int, alive: dict[int, int | None]) -> None:
-        """What a step needs and its stage leaves is alive.
+        """Storages needed by a step and left by its stage are alive.
 
         Unless some of the path from there to the step was kept before, or the maker runs twice.
         """
@@ -269,9 +269,9 @@ class Stages:
             programme.row(terms, len(asked) - 1)
 
     def _find(self, step: int, stage: int, alive: dict[int, int | None]) -> None:
-        """What steps that need this one read is alive.
+        """Reads of the steps that need this one are alive.
 
-        Unless the stage makes it, or some of the path from the step to them was kept before.
+        Unless the stage makes them, or some of the path from the step to them was kept before.
         """
         work = self.work
         known = {*work.reads[step], *work.writes[step]}
@@ -288,7 +288,7 @@ class Stages:
                 )
 
     def _raised(self, alive: dict[int, int | None], r: int) -> int:
-        """A column that says that a storage is alive, if it is held or for another reason."""
+        """A column for the liveness of a storage, implied by holding it."""
         held, there = alive[r], self.programme.column()
         if held is not None:
             self.programme.implies(held, there)
@@ -296,7 +296,7 @@ class Stages:
         return there
 
     def _found(self, path: list[int], stage: int) -> list[int]:
-        """The columns that say that a stage finds some of these storages."""
+        """The columns of a stage finding some of these storages."""
         found = [self.kept.get((r, stage - 1)) for r in path]
         return [column for column in found if column is not None]
 
@@ -307,7 +307,7 @@ class Stages:
         return self._more[step, stage]
 
     def _needs(self, step: int, stage: int) -> dict[int, list[int]]:
-        """What a step needs that its stage may make, each with the storages on a way from there."""
+        """Storages that a step needs and its stage may make, each with the path from there."""
         paths: dict[int, list[int]] = {}
         waiting: list[tuple[int, list[int]]] = [(step, [])]
         for place, path in waiting:
@@ -318,7 +318,7 @@ class Stages:
         return paths
 
     def _needed_by(self, step: int, stage: int) -> dict[int, list[int]]:
-        """The steps of a stage that need a step, each with the storages on a way there."""
+        """The steps of a stage that need a step, each with the storages on the path there."""
         paths: dict[int, list[int]] = {}
         waiting: list[tuple[int, list[int]]] = [(step, [])]
         for place, path in waiting:
@@ -352,7 +352,7 @@ class Stages:
         return max(solved.bound - sum(self.work.costs[s] for s in self.steps), 0.0)
 
     def _read(self, solved: Solved) -> Relaxed:
-        """What a solution of the programme says of a schedule."""
+        """The runs and kept storages of a solution of the programme."""
         bound = self._bound(solved)
         if solved.values is None:
             return Relaxed(bound, solved.is_closed, [], [])
@@ -369,7 +369,7 @@ class Stages:
 
 
 def _large(work: CostModel, ignored: int) -> dict[int, None]:
-    """The storages that somebody reads or that stay, without the smallest."""
+    """The storages that are read or stay, without the smallest."""
     asked = [r for r in work.maker if r in work.simulator.read or r in work.live_out]
     small: set[int] = set()
     for r in sorted(asked, key=lambda r: (work.bytes[r], r)):

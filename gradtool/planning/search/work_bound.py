@@ -14,7 +14,7 @@ from gradtool.planning.search.mincut import ROOM, Instant
 
 
 def least_budget(work: CostModel) -> int:
-    """Bytes that some step, or the results at the end, take by themselves: bound a."""
+    """The most bytes that a step, or the results at the end, take by themselves: bound a."""
     least = work.simulator.fixed + sum(work.bytes[r] for r in work.live_out)
     touched = [_touched(work, place) for place in range(len(work.reads))]
     for place in sorted(range(len(touched)), key=lambda p: -touched[p]):
@@ -25,10 +25,10 @@ def least_budget(work: CostModel) -> int:
 
 
 def _alone(work: CostModel, place: int) -> int:
-    """Bytes while a step runs for the output that takes most: some run has to compute it.
+    """Bytes while a step runs for its largest output: some run has to compute it.
 
-    Results are alive in every run, what nobody ever reads is written in every run, and of the
-    other outputs perhaps one.  The first output counts nothing if it may overwrite an input.
+    Results are alive in every run, outputs never read are written in every run, and of the other
+    outputs perhaps one.  The first output counts nothing if it may overwrite an input.
     """
     simulator, writes = work.simulator, work.writes[place]
     free = {work.targets[place]}
@@ -40,14 +40,14 @@ def _alone(work: CostModel, place: int) -> int:
 
 
 def _touched(work: CostModel, place: int) -> int:
-    """Bytes that a step reads, writes and works in, always-live ones included: never too few."""
+    """An upper bound of the bytes a step reads, writes and works in, always-live ones included."""
     roots = {*work.reads[place], *work.writes[place]}
     room = work.simulator.work[work.order[place]]
     return work.simulator.fixed + room + sum(work.bytes[r] for r in roots)
 
 
 def chain(work: CostModel) -> list[int]:
-    """A longest row of places each of which needs the one before.
+    """A longest chain of places, each of which needs the one before.
 
     In every order their first runs follow each other.
     """
@@ -65,7 +65,7 @@ def chain(work: CostModel) -> list[int]:
 
 
 def instants(work: CostModel, places: Sequence[int], room: int = ROOM) -> list[Instant]:
-    """The instants of some places, with what runs before and after them in every order.
+    """The instants of some places, with the steps before and after them in every order.
 
     The same ones each time that they are asked for, as their choices hold for all budgets.
     """
@@ -88,7 +88,7 @@ def _closure(place: int, neighbours: list[list[int]]) -> frozenset[int]:
 
 
 def rounded(work: CostModel, bound: Fraction | float) -> int:
-    """The least extra work from `bound` on that whole steps add up to.
+    """The least sum of work of whole steps from `bound` on.
 
     Work is a sum of costs of steps that may run again: a multiple of their common divisor.
     """
