@@ -1,1 +1,1 @@
-"""Facts about an onnx-ir graph that every room may ask for."""
+"""Facts about an onnx-ir graph for every room."""

@@ -1,4 +1,4 @@
-"""An If whose condition is known, replaced by the nodes of the branch that it takes."""
+"""Replacement of an If of known condition by the nodes of its branch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gradtool.graph.names import Names
 
 
 def taken(node: ir.Node) -> ir.Graph | None:
-    """The branch that an If takes; None for another node, and where its condition is not known."""
+    """The branch taken by an If; None for another node or an unknown condition."""
     condition = node.inputs[0] if node.op_type == "If" and not node.domain else None
     if condition is None or condition.is_graph_input():
         return None
@@ -20,7 +20,7 @@ def taken(node: ir.Node) -> ir.Graph | None:
 
 
 def left(node: ir.Node) -> str | None:
-    """The name of the branch that an If never takes, where that is known."""
+    """The name of the dead branch of an If, if known."""
     branch = taken(node)
     then = _branch(True)
     if branch is None:

@@ -44,7 +44,7 @@ class Composite:
 
     @property
     def op(self) -> str:
-        """The operator that a call is."""
+        """The operator of a call."""
         return self.name
 
 

@@ -1,4 +1,4 @@
-"""What is known of a value that is constant."""
+"""Facts about constant values."""
 
 from __future__ import annotations
 

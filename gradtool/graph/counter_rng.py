@@ -12,7 +12,7 @@ NUMBERS = ("seed", "step", "part")
 
 
 def numbers_of(model: ir.Model) -> dict[str, str]:
-    """The inputs that decide what is dropped, by what they are; none where nothing is."""
+    """The inputs that decide dropout masks, by role; none without dropout."""
     names = TrainingInfo.of(model).draws
     if not names:
         return {}
@@ -21,7 +21,7 @@ def numbers_of(model: ir.Model) -> dict[str, str]:
 
 
 def passed_through(node: ir.Node) -> ir.Value | None:
-    """What a node that drops by a counted mask would give in inference; None of another node."""
+    """The value that a dropout by a counted mask gives in inference; None of another node."""
     if node.domain != DOMAIN or node.op_type != APPLY:
         return None
     mask = node.inputs[0].producer() if node.inputs[0] is not None else None

@@ -1,4 +1,4 @@
-"""What decides a shape that is not known: sizes and values of inputs, with their flags."""
+"""Origins of an unknown shape: sizes and values of inputs, with their flags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONTENT = frozenset({"NonZero", "Compress", "Unique", "ConstantOfShape", "Range
 
 
 def of_symbol(graph: ir.Graph, symbol: str) -> str:
-    """What decides a size: where it stands, and which flags give it."""
+    """The origin of a size: its place, and the flags that set it."""
     if not is_inferred(symbol) and symbol in _input_symbols(graph):
         return f"give it with --dim {symbol}=N"
     found = next(_values_with(graph, symbol), None)
@@ -34,7 +34,7 @@ def of_symbol(graph: ir.Graph, symbol: str) -> str:
 
 
 def of_values(values: Iterable[ir.Value]) -> str:
-    """What decides the shapes of values, and which flags give that."""
+    """The origins of the shapes of values, and the flags that set them."""
     values = list(values)
     asked = _Asked(values)
     if not asked.any():
@@ -49,7 +49,7 @@ def of_values(values: Iterable[ir.Value]) -> str:
 
 
 def of_unknown(values: Sequence[ir.Value]) -> str:
-    """The names of values of unknown type or shape, why they are, and what helps."""
+    """The names of values of unknown type or shape, the reason, and a remedy."""
     named = some(sorted(value.name or "" for value in values))
     chosen = next(filter(None, map(_choice, values)), None)
     why = "" if chosen is None else f" ({chosen})"
@@ -62,7 +62,7 @@ def is_inferred(symbol: str) -> bool:
 
 
 def _choice(value: ir.Value) -> str | None:
-    """The If that a value of unknown rank comes from, and the ranks of its branches."""
+    """The If behind a value of unknown rank, and the ranks of its branches."""
     seen: set[ir.Value] = set()
     waiting = [value]
     while waiting:
@@ -94,7 +94,7 @@ def _symbols(value: ir.Value) -> list[str]:
 
 
 def _values_with(graph: ir.Graph, symbol: str) -> Iterator[tuple[ir.Value, int]]:
-    """The values with an axis whose size has a symbol in it, and that axis."""
+    """The values with an axis whose size contains a symbol, and that axis."""
     for node in walk.nodes(graph):
         for value in node.outputs:
             for axis, dim in enumerate(value.shape or ()):
@@ -103,7 +103,7 @@ def _values_with(graph: ir.Graph, symbol: str) -> Iterator[tuple[ir.Value, int]]
 
 
 def _noted(value: ir.Value) -> list[str] | None:
-    """The sizes of inputs that elements are made of; None where that is not all they are."""
+    """The sizes of inputs that elements are made of; None if other terms occur."""
     text = notes(value).get(ELEMENTS)
     if text is None:
         return None
@@ -113,7 +113,7 @@ def _noted(value: ir.Value) -> list[str] | None:
 
 
 class _Asked:
-    """What of the inputs was found to decide, each in the order it was met."""
+    """The deciding facts of the inputs, each in the order it was met."""
 
     def __init__(self, values: Iterable[ir.Value], *, every: bool = False) -> None:
         """Follow shapes back to the inputs: those that have no name, or `every` one."""

@@ -22,7 +22,7 @@ def write_defaults(model: ir.Model) -> None:
 
 
 def take_defaults(model: ir.Model) -> None:
-    """Make plain inputs of what `write_defaults` made, in place; what the file holds counts."""
+    """Undo `write_defaults` in place: plain inputs again; a number in the file counts."""
     known = dict(TrainingInfo.of(model).defaults)
     for name, default in known.items():
         value = model.graph.initializers.get(name)

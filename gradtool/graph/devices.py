@@ -20,7 +20,7 @@ def place_like(node: ir.Node, original: ir.Node, moved: Mapping[ir.Value, ir.Val
 def place_gradient(
     node: ir.Node, original: ir.Node, gradients: Mapping[ir.Value, Iterable[ir.Value]]
 ) -> None:
-    """Give a `node` that a gradient rule emitted for `original` its configurations.
+    """Give a `node`, emitted by a gradient rule for `original`, its configurations.
 
     A gradient is sharded as its value is; `gradients` has those of the values of `original`.
     """

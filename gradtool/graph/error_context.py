@@ -1,7 +1,7 @@
-"""Which node is to blame: what rules, kernels and formulas raise on a node that they do not fit.
+"""Error context: the node behind an exception of a rule, kernel or formula.
 
-A rule checks what its operator's meaning depends on, not every inconsistency that a file may have:
-numpy does that. Its complaint becomes one line that names the node.
+A rule checks the conditions of its operator's meaning, not every inconsistency of a file: numpy
+does that. Its complaint becomes one line that names the node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the gradients of a training graph are: its results, what updates read, those inside."""
+"""Gradients in a training graph: its results, the reads of updates, inner ones."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def gradients_of(model: ir.Model) -> dict[str, str]:
 
 
 def inner_gradients(model: ir.Model) -> dict[str, str]:
-    """By result of a forward node, the name of its gradient, where the graph still has it.
+    """By result of a forward node, the name of its gradient, if the graph still has it.
 
-    Graphs that were read from files do not tell.
+    Graphs read from files do not tell.
     """
     there = {v.name for node in model.graph for v in node.outputs if v.name}
     known = model.meta.get(INNER, {}).items()
@@ -27,7 +27,7 @@ def inner_gradients(model: ir.Model) -> dict[str, str]:
 
 
 def gradients_taken(model: ir.Model) -> dict[str, str]:
-    """By parameter that the model updates, the name of the value that is its gradient."""
+    """By parameter updated by the model, the name of its gradient."""
     outputs = {v.name: v for v in model.graph.outputs}
     found = {}
     for name, later in TrainingInfo.of(model).state.items():
@@ -54,7 +54,7 @@ def _is_updated(new: ir.Value) -> bool:
 
 
 def _gradient(parameter: ir.Value, new: ir.Value) -> ir.Value | None:
-    """The value of the parameter's shape that its update reads; of several, the one called so.
+    """The value of the parameter's shape read by its update; of several, the one called so.
 
     An update of some rows reads none.
     """

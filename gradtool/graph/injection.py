@@ -1,7 +1,7 @@
-"""What a room asks of one that stands above it: found by its role, when it is first needed.
+"""Dependency injection: providers of higher rooms, found by role when first needed.
 
-`gradtool/__init__.py` says who plays which role, and nobody else does; so no room imports upward,
-and a test may let somebody else play.
+`gradtool/__init__.py` maps roles to providers, and nobody else does; so no room imports upward, and
+a test may inject another provider.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def provide(role: Role, path: str) -> None:
 
 
 def provided(role: Role) -> Any:
-    """What plays a role."""
+    """The provider of a role."""
     if role not in _FOUND:
         from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""How large a model may be before reading it is refused."""
+"""Limits of the size of a model, beyond which it is refused."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ MOST_ELEMENTS = 4096
 
 @dataclass(frozen=True)
 class Limits:
-    """What a file may ask for. Names in `_bytes` are bytes; the rest are counts.
+    """The limits of a file. Names in `_bytes` are bytes; the rest are counts.
 
     `constant_bytes` bounds a value that depends on no input and no stored tensor of its size.
-    `turns` and `dynamic_bytes` bound one step of a run: the turns of all its loops, and what
-    values take whose sizes depend on data (as much as its plan, where that is more).
+    `turns` and `dynamic_bytes` bound one step of a run: the turns of all its loops, and the bytes
+    of values whose sizes depend on data (as much as its plan, where that is more).
     """
 
     file_bytes: int = 2**31 - 1

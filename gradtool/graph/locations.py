@@ -1,4 +1,4 @@
-"""Where a tensor that a pass has made belongs in the file, which has no tensor of that name.
+"""Places in the file of tensors made by a pass, which have no tensor of their name there.
 
 Coefficients of a linear model are an attribute of its node there; a running statistic that the
 exporter took for another tensor, because both were equal, becomes an input of its own.
@@ -26,7 +26,7 @@ class Location:
 
 
 def read_locations(found: Mapping[str, Any]) -> dict[str, Location]:
-    """The locations that JSON has, by tensor.
+    """The locations in JSON, by tensor.
 
     Raises:
         TypeError: they are none.

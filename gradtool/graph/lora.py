@@ -1,4 +1,4 @@
-"""Low-rank adapters: what stands beside which weight, and what a weight is with its adapter in it.
+"""Low-rank adapters: their places beside weights, and weights merged with them.
 
 Source: Hu et al. 2021 (arXiv:2106.09685).  As in PEFT (huggingface/peft), `A` is applied to what
 the weight is, `B` to the result, and their product is scaled by `alpha / rank`.
@@ -56,7 +56,7 @@ class Adapter:
 
 
 def read_adapters(found: list[dict[str, Any]]) -> tuple[Adapter, ...]:
-    """The adapters that JSON has.
+    """The adapters in JSON.
 
     Raises:
         TypeError: they are none.
@@ -73,9 +73,9 @@ def read_adapters(found: list[dict[str, Any]]) -> tuple[Adapter, ...]:
 def merge(
     adapters: tuple[Adapter, ...], arrays: Mapping[str, Array], weight_of: Callable[[str], Array]
 ) -> Iterator[tuple[str, Array]]:
-    """Arrays by name, one after the other, in which every adapter has gone into its weight.
+    """Arrays by name, one after the other, every adapter merged into its weight.
 
-    A weight that is not among `arrays` is the one that `weight_of` finds.
+    A weight missing in `arrays` is found by `weight_of`.
     """
     merged: dict[str, Array] = {}
     for adapter in adapters:

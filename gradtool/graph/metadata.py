@@ -1,4 +1,4 @@
-"""The keys of metadata: gradtool's, and those by which an exporter tells where a node comes from.
+"""The keys of metadata: gradtool's, and those of exporters for the origin of a node.
 
 docs/architecture.md says what gradtool's hold; those of a model are fields of `TrainingInfo`.
 """
@@ -57,6 +57,6 @@ def notes(item: ir.Node | ir.Value) -> Mapping[str, str]:
 
 
 def aten(node: ir.Node) -> str:
-    """The operation of PyTorch that a node is part of, `hardtanh`; empty if nothing says."""
+    """The PyTorch operation of a node, `hardtanh`; empty if unknown."""
     found = _ATEN.search(notes(node).get(FX_NODE, "")[:LONGEST])
     return found[1] if found else ""

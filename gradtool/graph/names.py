@@ -15,7 +15,7 @@ _SYMBOL = re.compile(r"[^\W\d][\w.]*")
 
 
 class Names:
-    """Hands out names that no value, node or initializer of a model has.
+    """A source of names new to all values, nodes and initializers of a model.
 
     `symbols` are the names in the shapes of its values.
     """
@@ -56,7 +56,7 @@ class Names:
 
 
 def label(node: ir.Node) -> str:
-    """How messages name a node: its operator and its name, or what it writes."""
+    """The name of a node in messages: its operator and its name, or its output."""
     op = full_name(node.domain, node.op_type)
     if node.name:
         return f"{op} node {node.name!r}"

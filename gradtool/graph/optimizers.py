@@ -1,4 +1,4 @@
-"""The optimizers that a training step may have, by name."""
+"""The optimizers of a training step, by name."""
 
 from __future__ import annotations
 

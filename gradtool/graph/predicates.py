@@ -1,4 +1,4 @@
-"""Facts about single values and operators that several rooms ask for."""
+"""Facts about single values and operators, shared by several rooms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_float(value: ir.Value) -> bool:
 
 
 def may_be_float(value: ir.Value) -> bool:
-    """Whether a value has a floating-point type, or none that is known."""
+    """Whether a value has a floating-point type, or an unknown one."""
     return value.dtype is None or is_float(value)
 
 
@@ -34,7 +34,7 @@ def is_tensor(value: ir.Value) -> bool:
 
 
 def may_be_tensor(value: ir.Value) -> bool:
-    """Whether a value is one tensor, or of no type that is known."""
+    """Whether a value is one tensor, or of unknown type."""
     return value.type is None or is_tensor(value)
 
 

@@ -1,4 +1,4 @@
-"""Removal of what no output depends on."""
+"""Dead code elimination: removal of nodes and values that no output depends on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradtool.graph.predicates import is_used
 
 
 def prune(model: ir.Model) -> int:
-    """Drop unread nodes, and unread initializers that are no inputs. Returns how many nodes."""
+    """Drop unread nodes, and unread initializers other than inputs. Returns how many nodes."""
     graph = model.graph
     dead: dict[ir.Node, None] = {}
     for node in reversed(graph):
@@ -26,7 +26,7 @@ def prune(model: ir.Model) -> int:
 
 
 def drop(nodes: Iterable[ir.Node]) -> None:
-    """Remove nodes that only each other read."""
+    """Remove nodes read by one another alone."""
     by_graph: dict[ir.Graph, list[ir.Node]] = {}
     for node in nodes:
         assert isinstance(node.graph, ir.Graph)  # noqa: S101 - it is in a graph

@@ -1,4 +1,4 @@
-"""Which nodes draw random numbers, or else may give something else when they run again."""
+"""Nodes that draw random numbers, or may differ from run to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes read, those captured by their subgraphs included, and what follows from it."""
+"""Reads of nodes, captures of their subgraphs included, and dependence by them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradtool.graph import walk
 
 
 def reads(node: ir.Node) -> list[ir.Value]:
-    """The values a node reads, those captured by its subgraphs included."""
+    """The values read by a node, captures of its subgraphs included."""
     found = [v for v in node.inputs if v is not None]
     if node.attributes.data and walk.subgraphs(node):
         found += captured(node)
@@ -18,7 +18,7 @@ def reads(node: ir.Node) -> list[ir.Value]:
 
 
 def captured(node: ir.Node) -> tuple[ir.Value, ...]:
-    """The values that the subgraphs of a node read and that are defined outside of them."""
+    """The outer values read by the subgraphs of a node."""
     graphs = walk.subgraphs(node)
     if not graphs:
         return ()
@@ -26,7 +26,7 @@ def captured(node: ir.Node) -> tuple[ir.Value, ...]:
 
 
 def free(graph: ir.Graph) -> tuple[ir.Value, ...]:
-    """The values that a subgraph reads or returns and that are defined outside of it."""
+    """The free values of a subgraph: read or returned there and defined outside of it."""
     graphs = list(walk.graphs(graph))
     nodes = list(walk.nodes(graph))
     own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
@@ -39,7 +39,7 @@ def free(graph: ir.Graph) -> tuple[ir.Value, ...]:
 def dependent(
     graph: ir.Graph, sources: Iterable[ir.Value], cut: frozenset[ir.Value] = frozenset()
 ) -> set[ir.Value]:
-    """The values that depend on any of `sources` other than through `cut`, those included."""
+    """The values that depend on any of `sources` other than through `cut`, sources included."""
     found = set(sources) - cut
     for node in graph:
         if not found.isdisjoint(reads(node)):
@@ -50,7 +50,7 @@ def dependent(
 def needed(
     graph: ir.Graph, targets: Iterable[ir.Value], cut: frozenset[ir.Value] = frozenset()
 ) -> set[ir.Value]:
-    """The values that any of `targets` depends on other than through `cut`, those included."""
+    """The values that any of `targets` depends on other than through `cut`, targets included."""
     found = set(targets) - cut
     for node in reversed(graph):
         if not found.isdisjoint(node.outputs):

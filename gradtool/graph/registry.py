@@ -1,4 +1,4 @@
-"""What is registered by operator: gradient rules, kernels, costs, composites."""
+"""Registries by operator: gradient rules, kernels, costs, composites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAMILIES = "gradtool.ops"
 
 
 class Registered(Protocol):
-    """What stands in a registry: for one operator, from an opset version on."""
+    """An entry of a registry: for one operator, from an opset version on."""
 
     @property
     def domain(self) -> str: ...

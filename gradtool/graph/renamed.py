@@ -1,4 +1,4 @@
-"""Sizes that differ by the names of their symbols alone: what holds of one holds of all.
+"""Sizes equal but for the names of their symbols: an answer for one holds for all.
 
 A file of many open sizes asks the same of each of them: how many windows `n7` has, whether
 `n7 - 1` may be below 0. A symbol is an unknown positive number whatever its name, so each such
@@ -24,7 +24,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def names_in(sizes: Iterable[Dim]) -> list[str]:
-    """The symbols that sizes are made of, in the order of the alphabet."""
+    """The symbols of sizes, in the order of the alphabet."""
     return sorted(
         {n for s in sizes if isinstance(s, ir.SymbolicDim) for n in NAME.findall(s.value or "")}
     )
@@ -38,7 +38,7 @@ def rewritten(size: Dim, names: Mapping[str, str]) -> Dim:
 
 
 def renamed(size: Dim, names: Mapping[str, str]) -> Dim:
-    """A size with other names in the same order, which is not simplified again."""
+    """A size with other names in the same order, not simplified again."""
     if not isinstance(size, ir.SymbolicDim) or size.value is None:
         return size
     made = ir.SymbolicDim(rewritten(size, names))

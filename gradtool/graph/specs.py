@@ -1,4 +1,4 @@
-"""Shape and type of an array, and what is known of those of a value before a run."""
+"""Shape and type of an array, and the static knowledge of those of a value."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def contiguous(spec: Spec) -> tuple[int, ...]:
 
 
 def is_contiguous(spec: Spec, strides: tuple[int, ...]) -> bool:
-    """Whether strides are those of C order, sizes of one aside."""
+    """Whether strides are of C order, sizes of one aside."""
     pairs = zip(spec.shape, strides, contiguous(spec), strict=True)
     return all(size == 1 or a == b for size, a, b in pairs)
 
 
 def spec_of(value: ir.Value) -> Spec | None:
-    """None where no plan can know it: strings, sequences, and sizes that depend on data."""
+    """The spec of a value; None of strings, sequences and data-dependent sizes."""
     shape, dtype = value.shape, value.dtype
     if shape is None or dtype is None or dtype == ir.DataType.STRING:
         return None
@@ -51,7 +51,7 @@ def spec_of(value: ir.Value) -> Spec | None:
 
 
 def least_of(value: ir.Value) -> Spec | None:
-    """What is known of a tensor whose shape depends on data: its type, its rank, some sizes."""
+    """The known spec of a tensor of data-dependent shape: its type, its rank, some sizes."""
     if value.shape is None or value.dtype is None or not is_tensor(value):
         return None
     if value.shape.is_static() or value.dtype == ir.DataType.STRING:

@@ -1,4 +1,4 @@
-"""What is backward, what gradients flow from, what is updated: the metadata of a training graph."""
+"""Backward nodes, cotangents and updates: the metadata of a training graph."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_hoisted(node: ir.Node) -> bool:
 
 
 def seed_of(model: ir.Model) -> str | None:
-    """The input that carries the gradient of the loss, if the model has one."""
+    """The input for the gradient of the loss, if the model has one."""
     if TrainingInfo.of(model).loss is None:
         return None
     heads = cotangents(model) or []
@@ -56,7 +56,7 @@ def seed_of(model: ir.Model) -> str | None:
 
 
 def cotangents(model: ir.Model) -> list[ir.Value] | None:
-    """The values from which gradients flow, or None if the model does not say."""
+    """The values from which gradients flow, None if unknown."""
     heads, graph = TrainingInfo.of(model).heads, model.graph
     if heads is None:
         return None
@@ -66,7 +66,7 @@ def cotangents(model: ir.Model) -> list[ir.Value] | None:
 
 
 def clones(graph: ir.Graph) -> dict[str, list[ir.Node]]:
-    """The instances of each node that has clones, by its name."""
+    """The instances of each recomputed node, by its name."""
     names = {original(n) for n in graph if stage(n) == "recompute"}
     found: dict[str, list[ir.Node]] = {}
     for node in graph if names else ():
@@ -76,6 +76,6 @@ def clones(graph: ir.Graph) -> dict[str, list[ir.Node]]:
 
 
 def original(node: ir.Node) -> str:
-    """The name of a node, for a clone that of the node it repeats."""
+    """The name of a node, for a clone that of its original."""
     again = stage(node) == "recompute"
     return (node.metadata_props.get(SOURCE, "") if again else node.name) or ""

@@ -1,4 +1,4 @@
-"""Sizes that are long expressions: from some length on, such a size is a symbol of its own.
+"""Long sizes: from some length on, such an expression is a symbol of its own.
 
 A concatenation of a hundred open sizes has a size of a hundred terms, the next node one of a
 hundred and one, and each of them would be written out again. So a size that is too long has the
@@ -32,7 +32,7 @@ _DEFINED: dict[str, ir.SymbolicDim] = {}
 
 
 def summarized(size: Dim, *, sure: bool = True) -> Dim:
-    """A size, or its name where it is long; what is not `sure` may be negative.
+    """A size, or its name if it is long; unless `sure` it may be negative.
 
     Shape inference takes every symbol for positive: a size that may be 0 is one less than a name.
     """
@@ -74,12 +74,12 @@ def is_long(size: Dim) -> bool:
 
 
 def definition(symbol: str) -> ir.SymbolicDim | None:
-    """The expression that a symbol is the name of; None of other symbols."""
+    """The expression named by a symbol; None of other symbols."""
     return _DEFINED.get(symbol)
 
 
 def follow(sizes: Iterable[Dim], given: Collection[str]) -> bool:
-    """Whether sizes are made of given symbols and numbers, by definitions where they have some."""
+    """Whether sizes consist of given symbols and numbers, by definitions if they have some."""
     made, seen = list(sizes), set(given)
     while made:
         size = made.pop()
@@ -97,9 +97,9 @@ def follow(sizes: Iterable[Dim], given: Collection[str]) -> bool:
 def evaluated(
     size: Dim, known: MutableMapping[str, int], other: Callable[[str], int]
 ) -> int | None:
-    """A size where symbols are `known`, those with a definition by that, the rest as `other` says.
+    """A size with `known` symbols, defined ones by their definitions, the rest by `other`.
 
-    What is found on the way is `known` from then on. None where it is no whole number.
+    Symbols evaluated on the way are `known` from then on. None if it is no whole number.
     """
     if isinstance(size, int):
         return size
@@ -119,7 +119,7 @@ def evaluated(
 
 
 def _number(size: ir.SymbolicDim, known: MutableMapping[str, int]) -> int | None:
-    """The whole number that an expression is where symbols have these sizes, if it is one."""
+    """The value of an expression for these sizes of symbols, if it is a whole number."""
     import sympy
 
     rules: dict[Any, Callable[..., Any]] = {

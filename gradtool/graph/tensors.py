@@ -13,7 +13,7 @@ _COMPARED = 1 << 22  # elements at once
 
 
 def elements(tensor: ir.TensorProtocol) -> int:
-    """How many elements a tensor has; one that is a message makes a shape to tell its own."""
+    """The number of elements of a tensor; one that is a message makes a shape to tell its own."""
     if type(tensor) is ir.serde.TensorProtoTensor:
         return math.prod(tensor.raw.dims)
     return tensor.size
@@ -73,7 +73,7 @@ def holds(tensor: ir.TensorProtocol, numbers: np.ndarray[Any, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Deferred:
-    """A tensor as numpy takes it, which is looked at when that asks for the elements."""
+    """A lazy tensor for numpy, read when numpy asks for the elements."""
 
     tensor: ir.TensorProtocol
 

@@ -1,4 +1,4 @@
-"""The facts of a training graph as one typed record, which its model's metadata holds as JSON.
+"""The facts of a training graph as one typed record, held as JSON by its model's metadata.
 
 docs/architecture.md says what each key holds.
 """
@@ -28,7 +28,7 @@ ABSENT: Mapping[str, Any] = MappingProxyType({})  # what a model does not say; {
 
 @dataclass(frozen=True)
 class OptimizerInfo:
-    """What updates a step: inputs by the number that they are, tables by rows, what is fixed."""
+    """The optimizer of a step: inputs by role, tables by rows, fixed settings."""
 
     name: str
     lr: str
@@ -87,14 +87,14 @@ def _lower(found: Any) -> tuple[Lower, ...]:
 
 
 def _fact(read: Callable[[Any], Any] | None, absent: Any = None, key: str = "") -> Any:
-    """A field, what checks its JSON, and its key where that is another; a text is none."""
+    """A field, the check of its JSON, and its key if another; without a check it is a text."""
     how = {"read": read, "absent": absent, "key": key}
     return field(default_factory=lambda: absent, metadata=how)
 
 
 @dataclass(frozen=True)
 class TrainingInfo:
-    """What a training graph is: names of its values, and the numbers that it was made with."""
+    """The facts of a training graph: names of its values, and its numbers."""
 
     loss: str | None = _fact(None)
     gradients: Names = _fact(_names, ABSENT)
@@ -119,7 +119,7 @@ class TrainingInfo:
 
     @classmethod
     def of(cls, model: ir.Model) -> TrainingInfo:
-        """That of a model.
+        """The facts of a model.
 
         Raises:
             ModelError: its metadata is damaged.
@@ -128,7 +128,7 @@ class TrainingInfo:
 
     @classmethod
     def parse(cls, props: Mapping[str, str]) -> TrainingInfo:
-        """That in entries of metadata; of others it knows nothing."""
+        """The facts in entries of metadata; other entries are ignored."""
         return _parsed(tuple(map(props.get, FACTS)))
 
     def texts(self) -> dict[str, str]:
@@ -148,7 +148,7 @@ class TrainingInfo:
                 model.metadata_props[key] = _text(new)
 
     def require(self, graph: ir.Graph) -> None:
-        """Hold a graph that was read against this, of which a loss is all that may not be missing.
+        """Check these facts against a graph that was read: the loss alone must be there.
 
         Raises:
             ModelError: it does not return its loss.
@@ -158,17 +158,17 @@ class TrainingInfo:
 
     @property
     def is_training_graph(self) -> bool:
-        """Whether the model says of gradients, be it that there are none."""
+        """Whether the model declares gradients, be it that there are none."""
         return self.gradients is not ABSENT
 
     @property
     def changing(self) -> frozenset[str]:
-        """What changes from step to step: parameters, state, rows of sums."""
+        """The values that change from step to step: parameters, state, rows of sums."""
         return frozenset((*self.gradients, *self.state, *self.rows.values()))
 
     @property
     def of_next(self) -> dict[str, str]:
-        """By next value, the parameter or state that it is of."""
+        """By next value, its parameter or state."""
         return {after: name for name, after in self.state.items()}
 
 
@@ -183,12 +183,12 @@ def record(model: ir.Model, **facts: Any) -> None:
 
 
 def add_defaults(model: ir.Model, defaults: Mapping[str, Any]) -> None:
-    """Note what further inputs are where nobody gives them."""
+    """Note the defaults of further inputs."""
     record(model, defaults={**TrainingInfo.of(model).defaults, **defaults})
 
 
 def add_location(model: ir.Model, name: str, node: ir.Node, **place: Any) -> None:
-    """Note that a tensor belongs to a place at a node."""
+    """Note the place of a tensor at a node."""
     written = next((v.name for v in node.outputs if v.name), "")
     found = {**TrainingInfo.of(model).locations, name: Location(written, **place)}
     record(model, locations=found)

@@ -1,4 +1,4 @@
-"""Values of known type and shape, and their nodes: what idioms, rules and bodies work on.
+"""Values of known type and shape, and their nodes: the operands of idioms, rules and bodies.
 
 To a type checker they are classes of their own (`typed.pyi`), which need not be asked for None
 again: the driver refuses what is unknown before it calls a rule, and the builder what it can't
@@ -23,23 +23,23 @@ Maybe = TypeVar("Maybe", Tensor, Tensor | None)
 
 
 class Emit(Protocol):
-    """What emits one operator; lists of integers and numbers become constants."""
+    """The emitter of one operator; lists of integers and numbers become constants."""
 
     def __call__(self, *inputs: Operand, **attributes: Any) -> Tensor: ...
 
 
 def as_tensor(value: ir.Value | None) -> Tensor | None:
-    """A value of which the caller has seen that type and shape are known."""
+    """A value as one of known type and shape, ensured by the caller."""
     return value
 
 
 def as_node(node: ir.Node) -> Node:
-    """A node of which the caller has seen that its required inputs are there."""
+    """A node as one with all required inputs, ensured by the caller."""
     return node
 
 
 def ints(dims: Dims) -> tuple[int, ...]:
-    """Sizes of which the caller has seen that they are known."""
+    """Sizes as known ones, ensured by the caller."""
     return tuple(dims)
 
 

@@ -1,4 +1,4 @@
-"""The nodes, graphs and values of a model, those of subgraphs included.
+"""The nodes, graphs and values of a model, subgraphs included.
 
 onnx-ir's own iterators do the same in several times as long: they look into every attribute of
 every node through a view of a view.
@@ -29,7 +29,7 @@ def subgraphs(node: ir.Node) -> list[ir.Graph]:
 
 
 def _hold_graphs(attributes: Mapping[str, ir.Attr]) -> bool:
-    """Whether any attribute is a graph, which of most nodes none is."""
+    """Whether any attribute is a graph, as few are."""
     for attribute in attributes.values():  # a loop: `any` takes twice as long
         kind = attribute.type
         if kind is _GRAPH or kind is _GRAPHS:
@@ -38,7 +38,7 @@ def _hold_graphs(attributes: Mapping[str, ir.Attr]) -> bool:
 
 
 def nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
-    """Every node, those of a body right after the node that it belongs to."""
+    """Every node, the nodes of a body right after the node it belongs to."""
     for node in graph:
         yield node
         if node.attributes.data:
