@@ -13,10 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-# By inference, of a value: what its elements are known to be.
+# By inference, of a value: its known elements.
 ELEMENTS = "pkg.onnx_shape_inference.sym_data"
 
-PREFIX = "gradtool."  # of all that is noted here
+PREFIX = "gradtool."  # of all notes
 SETTLED = "gradtool.settled"  # in memory: by input, the axes that nodes gave numbers
 
 # Of a node.

@@ -7,7 +7,7 @@ import onnx_ir as ir
 # Operators that read the shape of their input, not its elements.
 NO_DATA = frozenset({"Shape", "Size", "EyeLike"})
 
-# A type that is asked what it is makes a set of all its like each time.
+# Cached: each predicate of a type makes a set of all its like.
 FLOATS = frozenset(kind for kind in ir.DataType if kind.is_floating_point())
 HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 INTEGERS = frozenset(kind for kind in ir.DataType if kind.is_integer())

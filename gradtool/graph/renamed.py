@@ -14,9 +14,9 @@ from typing import Any, TypeVar, cast
 
 import onnx_ir as ir
 
-Dim = Any  # int | ir.SymbolicDim, or what is no size and has no names
+Dim = Any  # int | ir.SymbolicDim, or no size and without names
 
-UNSURE = "_v"  # what begins the symbol of a number that may be negative
+UNSURE = "_v"  # prefix of symbols of possibly negative numbers
 NAME = re.compile(r"[^\W\d][\w.]*+(?!\()")
 MOST_KEPT = 4096  # answers of one function
 

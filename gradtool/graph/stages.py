@@ -8,8 +8,8 @@ from gradtool.errors import UsageError
 from gradtool.graph.metadata import HOISTED, SOURCE, STAGE, notes
 from gradtool.graph.training_info import TrainingInfo
 
-INNER = "gradtool.inner"  # of what is in memory: by value inside forward, its gradient
-ROLES = "gradtool.roles"  # of what is in memory: by initializer, what it is to the model
+INNER = "gradtool.inner"  # in memory: by inner forward value, its gradient
+ROLES = "gradtool.roles"  # in memory: by initializer, its role in the model
 
 
 def require_no_updates(model: ir.Model) -> None:

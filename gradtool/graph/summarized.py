@@ -25,7 +25,7 @@ Dim = int | ir.SymbolicDim
 MOST_SYMBOLS = 4
 MOST_COMPARED = 2  # symbols under Max or Min: each is compared with each other
 LONGEST = 400  # characters
-MORE = "_z"  # what begins the name of one more than a size that may be 0
+MORE = "_z"  # prefix of names of possibly empty sizes plus one
 
 _COMPARING = re.compile(r"\b(?:Max|Min|max|min)\(")
 _DEFINED: dict[str, ir.SymbolicDim] = {}

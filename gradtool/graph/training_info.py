@@ -23,7 +23,7 @@ from gradtool.graph.metadata import PREFIX
 
 Names = Mapping[str, str]
 
-ABSENT: Mapping[str, Any] = MappingProxyType({})  # what a model does not say; {} is said
+ABSENT: Mapping[str, Any] = MappingProxyType({})  # not said by a model; {} is said
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def add_location(model: ir.Model, name: str, node: ir.Node, **place: Any) -> Non
     record(model, locations=found)
 
 
-@lru_cache(maxsize=32)  # passes ask for what no pass before them changed
+@lru_cache(maxsize=32)  # passes ask for facts unchanged by those before
 def _parsed(texts: tuple[str | None, ...]) -> TrainingInfo:
     known: dict[str, Any] = {}
     for (key, fact), text in zip(FACTS.items(), texts, strict=True):

@@ -42,7 +42,7 @@ class Node(ir.Node):
     @outputs.setter
     def outputs(self, _: object) -> None: ...
 
-# A value that may be absent: what is made of it then is absent too.
+# An optional value: results of an absent one are absent too.
 Maybe = TypeVar("Maybe", Tensor, Tensor | None)  # noqa: PYI001 - rules import it
 
 class Emit(Protocol):
