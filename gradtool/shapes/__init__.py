@@ -1,7 +1,7 @@
 """Types and shapes of every value, by symbolic inference.
 
-What a file declares about its intermediate values is discarded first: it may lie.  Results of
-operators that nobody has a rule of are the exception: there is nothing else to go by.  Sizes are
+Types and shapes that a file declares for intermediate values are discarded first: it may lie.
+Results of operators without a rule are the exception: there is nothing else to go by.  Sizes are
 integers or expressions in the symbols of the graph's inputs (`4*batch`); a size that depends on
 data gets a symbol of its own.
 """
@@ -31,7 +31,7 @@ STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 
 @dataclass(frozen=True)
 class Unknown:
-    """An operator with outputs that have no inferred type or shape."""
+    """An operator whose outputs have no inferred type or shape."""
 
     op: str
     nodes: int
@@ -39,7 +39,7 @@ class Unknown:
 
 
 def infer(model: ir.Model) -> tuple[Unknown, ...]:
-    """Give every value a type and a shape, in place, and return what could not be inferred.
+    """Give every value a type and a shape, in place, and return the operators left unknown.
 
     Raises:
         ModelError: a node cannot have the inputs that it has.
@@ -56,7 +56,7 @@ def infer(model: ir.Model) -> tuple[Unknown, ...]:
 
 
 def is_declared(node: ir.Node) -> bool:
-    """Whether only the file says what a node makes: nobody has a shape rule of its operator."""
+    """Whether an output's shape is the file's declaration alone: its operator has no shape rule."""
     from onnx_shape_inference import registry
 
     return node.domain not in STANDARD and not registry.has(node.domain, node.op_type)
@@ -74,7 +74,7 @@ def _settled(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> b
 
 
 def strip(model: ir.Model) -> None:
-    """Remove the notes that inference leaves on values, and the names of open sizes inside.
+    """Remove the notes of inference on values, and the names of open sizes inside.
 
     Of two open sizes that are broadcast, inference takes one to be the result: onnxruntime believes
     such names where it shares memory.  It finds those that follow by itself; of operators that are
@@ -96,21 +96,21 @@ def strip(model: ir.Model) -> None:
 
 
 def _unnote(values: Iterable[ir.Value]) -> None:
-    """Remove what inference noted on values."""
+    """Remove the notes of inference on values."""
     for value in values:
         if ELEMENTS in notes(value):
             del value.metadata_props[ELEMENTS]
 
 
 def _nameless(shape: ir.Shape) -> ir.Shape:
-    """A shape without the names of its open sizes, for all values that have it."""
+    """A shape without the names of its open sizes, one for all values of that shape."""
     if shape.is_static():
         return shape
     return ir.Shape([d if isinstance(d, int) or _is_place(d) else None for d in shape], frozen=True)
 
 
 def _is_place(size: ir.SymbolicDim) -> bool:
-    """Whether a size has a name that the file needs (see `open_sizes`)."""
+    """Whether a size has a name needed by the file (see `open_sizes`)."""
     return size.value is not None and size.value.startswith(PLACE)
 
 
@@ -159,7 +159,7 @@ def _erase_outputs(model: ir.Model) -> None:
 
 
 def _unreadable(model: ir.Model) -> list[ir.Value]:
-    """The initializers that inference must not read: absent, too large to be sizes, or changing."""
+    """The initializers hidden from inference: absent, too large to be sizes, or changing."""
     changing = TrainingInfo.of(model).changing
     return [
         value
@@ -173,7 +173,7 @@ def _unreadable(model: ir.Model) -> list[ir.Value]:
 
 @contextmanager
 def hidden(values: Sequence[ir.Value]) -> Iterator[Mapping[ir.Value, ir.TensorProtocol]]:
-    """Give what is hidden: the tensors of these values."""
+    """Hide the tensors of these values meanwhile; yield them by value."""
     tensors = [value.const_value for value in values]
     for value in values:
         value.const_value = None

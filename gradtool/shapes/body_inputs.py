@@ -1,7 +1,7 @@
-"""Types and shapes of what bodies are given: those of what flows in, whatever the file declares.
+"""Types and shapes of inputs of bodies: those of their arguments, whatever the file declares.
 
-Inference takes a body to be given what its node starts with.  Where that turns out to be something
-else, the inputs of the body are corrected and inference runs again.
+Inference takes a body to be given its node's initial values.  If the arguments turn out to be
+others, the inputs of the body are corrected and inference runs again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FED = ("Loop", "Scan", "SequenceMap")
 
 
 def forget(model: ir.Model) -> None:
-    """Discard what the file declares for the inputs of bodies; a turn and a condition are known."""
+    """Discard the file's declarations for inputs of bodies; a turn and a condition are known."""
     for node, body in _bodies(model):
         for value in body.inputs:
             value.shape = None
@@ -29,7 +29,7 @@ def forget(model: ir.Model) -> None:
 
 
 def refresh(model: ir.Model) -> None:
-    """Discard shapes that inference finds again, perhaps with other symbols."""
+    """Discard shapes to be inferred again, perhaps with other symbols."""
     for node, body in _bodies(model):
         if node.op_type != "SequenceMap":
             first = 2 if node.op_type == "Loop" else 0
@@ -39,9 +39,9 @@ def refresh(model: ir.Model) -> None:
 
 
 def correct(model: ir.Model) -> bool:
-    """Give bodies what flows into them; return whether any was taken to be given something else.
+    """Give bodies the types and shapes of their arguments; return whether any changed.
 
-    A value that a loop carries has a symbol of its own for each size that a turn changes.
+    A value carried by a loop has a symbol of its own for each size that a turn changes.
     """
     known = frozenset(s for v in model.graph.inputs for d in v.shape or () for s in _symbols(d))
     found = list(_given(model, known))  # all of it as inference left it
@@ -52,7 +52,7 @@ def correct(model: ir.Model) -> bool:
 def _given(
     model: ir.Model, known: frozenset[str]
 ) -> Iterator[tuple[ir.Value, ir.TypeProtocol | None, Dims | None]]:
-    """The inputs of bodies, each with the type and the shape that it should have."""
+    """The inputs of bodies, each with its proper type and shape."""
     for node, body in _bodies(model):
         if node.op_type == "Loop":
             for formal, start, result in zip(
@@ -96,7 +96,7 @@ def _set(formal: ir.Value, kind: ir.TypeProtocol | None, dims: Dims | None) -> b
 def _carried(
     formal: ir.Value, start: ir.Value | None, result: ir.Value, known: frozenset[str]
 ) -> Dims | None:
-    """The shape of a carried value, by those that it starts with and leaves a turn with."""
+    """The shape of a carried value, by its initial one and the one after a turn."""
     turned, first = result.shape, None if start is None else start.shape
     if turned is None:
         return None

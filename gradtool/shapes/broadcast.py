@@ -1,4 +1,4 @@
-"""Inference rules for what broadcasts: the library's takes any two symbols to be equal."""
+"""Inference rules of broadcasting: the library's take any two symbols to be equal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BROADCASTING = {
 
 
 def _elementwise(library: Any, ctx: Any, node: ir.Node) -> None:
-    """Where two symbols meet, either may be 1: the size is the larger."""
+    """Either of two different symbols may be 1: the size is the larger."""
     library(ctx, node)
     y = node.outputs[0]
     shapes = [value.shape for value in node.inputs if value is not None]
@@ -48,7 +48,7 @@ def _matmul(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _expand(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's knows nothing where the shape is computed, though its rank is certain."""
+    """Infer the rank if the shape is computed; the library's infers nothing then."""
     library(ctx, node)
     (x, target), y = node.inputs, node.outputs[0]
     if x is None or x.shape is None or target is None:
@@ -66,7 +66,7 @@ def _expand(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _joined(shape: ir.Shape, shapes: Sequence[Iterable[Dim]]) -> ir.Shape:
-    """The shape that the library found, where symbols differ the largest of them."""
+    """The shape found by the library, with the largest of symbols that differ."""
     rank = len(shape)
     dims = list(shape)
     for axis, size in enumerate(dims):

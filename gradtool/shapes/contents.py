@@ -1,8 +1,8 @@
-"""What is known of the elements of small vectors of integers: sizes on their way to an Expand.
+"""Elements of small vectors of integers: sizes on their way to an Expand.
 
-TorchScript writes `x.expand(b, -1)` as a comparison of all sizes with -1 and a choice, `squeeze`
-as an If on a size.  Sizes are never negative, which decides most of these comparisons; what is not
-decided is a number of its own, of which nothing is known.
+TorchScript writes `x.expand(b, -1)` as a comparison of all sizes with -1 and a choice, `squeeze` as
+an If on a size.  Sizes are never negative, which decides most of these comparisons; an undecided
+element is a number of its own, of which nothing is known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST = 64  # elements that are reckoned with
 
 
 def propagate(ctx: Any, node: ir.Node) -> None:
-    """Note what the elements of a node's result are, where that follows from its inputs."""
+    """Note the elements of a node's result if they follow from its inputs."""
     rule = RULES.get(node.op_type)
     y = node.outputs[0]
     if rule is None or y.shape is None or len(y.shape) > 1 or y.const_value is not None:
@@ -43,7 +43,7 @@ def propagate(ctx: Any, node: ir.Node) -> None:
 
 
 def reduced(ctx: Any, node: ir.Node) -> None:
-    """Note what a reduction makes of all elements of a vector."""
+    """Note the reduction of all elements of a vector."""
     x, y, fold = node.inputs[0], node.outputs[0], _FOLDS.get(node.op_type)
     known = None if fold is None else _elements(ctx, x)
     if fold is None or not known or x is None or x.shape is None or len(x.shape) != 1:
@@ -67,7 +67,7 @@ def is_nonnegative(number: Dim) -> bool:
 
 
 def _elements(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
-    """The elements of a scalar or vector, those of truth values as 0 and 1."""
+    """The elements of a scalar or vector, truth values as 0 and 1."""
     if value is None:
         return None
     found: list[Dim] | None = ctx.get_symbolic_value(value)
@@ -84,7 +84,7 @@ def _unsure(ctx: Any) -> ir.SymbolicDim:
 
 @functools.lru_cache(maxsize=4096)
 def expression(number: Dim) -> Any:
-    """A number in sympy, its symbols sizes that may be 0; None where anything may be below 0."""
+    """A number in sympy, its symbols sizes that may be 0; None if any term may be below 0."""
     import sympy
 
     if isinstance(number, int):
@@ -157,7 +157,7 @@ def _where(condition: Dim, a: Dim, b: Dim) -> Dim:
 
 
 def _quotient(a: Dim, b: Dim) -> Dim:
-    """Rounded towards zero, which is down where nothing is negative."""
+    """The quotient rounded towards zero, which is down for nonnegative numbers."""
     if isinstance(b, int) and b > 0 and is_nonnegative(a):
         return a // b
     return None
@@ -195,7 +195,7 @@ def _least(formula: Callable[..., Any], *numbers: Dim) -> Dim:
 
 
 def extent(size: Dim, start: Dim, end: Dim) -> Dim:
-    """How many of `range(start, end)` an axis has, none of these below 0; None if unknown."""
+    """The length of `range(start, end)` on an axis, both nonnegative; None if unknown."""
     return _least(_counted, size, start, end)
 
 
@@ -231,7 +231,7 @@ _FOLDS: dict[str, Callable[[Dim, Dim], Dim]] = {
 
 
 def is_ones(value: ir.Value | None) -> Sequence[Dim] | None:
-    """The sizes of what ConstantOfShape fills with another number than 0; None of other values."""
+    """The sizes of a ConstantOfShape filled with another number than 0; None of other values."""
     maker = None if value is None else value.producer()
     if maker is None or maker.op_type != "ConstantOfShape" or value is None or value.shape is None:
         return None

@@ -12,7 +12,7 @@ from gradtool.shapes.sequences import merge_values
 
 
 def loop(_library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's demands a condition, and believes that no loop ends early or not at all."""
+    """Infer a Loop; the library's demands a condition, and takes every loop to run to its end."""
     body = node.attributes["body"].as_graph()
     carried = len(node.inputs) - 2
     most = node.inputs[0]
@@ -52,7 +52,7 @@ def _is_true(value: ir.Value) -> bool:
 
 
 def if_(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's takes both branches to be possible where the condition is known."""
+    """Infer an If by its live branch; the library's takes both to be possible."""
     library(ctx, node)
     branch = taken(node)
     for output, result in zip(node.outputs, branch.outputs if branch else (), strict=False):

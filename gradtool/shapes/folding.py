@@ -1,13 +1,13 @@
-"""What follows from constants and shapes, computed by our kernels while shapes are inferred.
+"""Constant folding by our kernels while shapes are inferred.
 
-Who has the kernels plays the role `evaluate`.
+The provider of the kernels plays the role `evaluate`.
 
 A result becomes the `const_value` of its value: sizes that depend on it are known, and programs
 hold it as a constant. The graph stays as it is.
 
-Never computed: what depends on something that may be trained (initializers of floats with more
-than one element, and what has a gradient or a next value), what draws at random, and nodes with
-subgraphs (of an If whose condition is known, the branch that is taken counts).
+Never computed: dependents of trainable values (initializers of floats with more than one element,
+values with a gradient or a next value), random draws, and nodes with subgraphs (of an If whose
+condition is known, the branch that is taken counts).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FOLDED_BYTES = 2**27
 SHARE = 32
 # So many integers of an input are compared with those of nodes before.
 _FEW = 8
-# Inference itself knows best what these make.
+# Inference itself knows best the results of these.
 KNOWN = NO_DATA | {"Constant"}
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What a kernel made of constants, None if it failed, and the bytes that this counts as."""
+    """The results of a kernel on constants, None if it failed, and the bytes counted for them."""
 
     cost: int
     results: Sequence[Array | None] | None
@@ -58,7 +58,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class _Result:
-    """What was found of the one output of a node, and the bytes that this counted as."""
+    """The inferred facts of the one output of a node, and the bytes counted for them."""
 
     kind: ir.TypeProtocol
     shape: ir.Shape
@@ -68,7 +68,7 @@ class _Result:
     cost: int
 
     def give(self, context: Any, value: ir.Value) -> None:
-        """Let a value be what the other one is."""
+        """Give a value the same facts."""
         value.type, value.shape = self.kind, self.shape
         if self.sizes is not None:
             context._symbolic_values[value] = self.sizes  # noqa: SLF001 - as `_unlearn`
@@ -81,7 +81,7 @@ class _Result:
 
 
 class Folding:
-    """What is known so far of one graph, and how many bytes may still be spent.
+    """The folding state of one graph, and the bytes left to spend.
 
     `hidden` are initializers whose tensors shape inference is not shown.
     """
@@ -99,12 +99,12 @@ class Folding:
 
     @cached_property
     def _owners(self) -> dict[ir.Graph, ir.Node]:
-        """The nodes that graphs belong to."""
+        """The owners of subgraphs."""
         nodes = walk.nodes(self._graph)
         return {graph: node for node in nodes for graph in walk.subgraphs(node)}
 
     def memo(self, context: Any) -> Memo:
-        """What is remembered of the nodes that are inferred in a context."""
+        """The memo of the nodes inferred in a context."""
         if context not in self._memos:
             self._memos[context] = Memo(context)
         return self._memos[context]
@@ -118,7 +118,7 @@ class Folding:
         return value in self._never or (value.is_initializer() and value.name in self._trained)
 
     def never_runs(self, node: ir.Node) -> bool:
-        """Whether a node is in a branch that is not taken."""
+        """Whether a node is in a dead branch."""
         graph = node.graph
         while graph in self._owners:
             owner = self._owners[graph]
@@ -129,14 +129,14 @@ class Folding:
         return False
 
     def is_known(self, node: ir.Node) -> bool:
-        """Whether all that a node computes from is known."""
+        """Whether all operands of a node are known."""
         return not walk.subgraphs(node) and all(
             value is None or _lends(node, slot) is not None or self._tensor(value) is not None
             for slot, value in enumerate(node.inputs)
         )
 
     def repeat(self, context: Any, node: ir.Node, by: Callable[[], object]) -> None:
-        """Give the output of a node of known inputs what a like one has, else what `by` finds."""
+        """Give the output of a node of known inputs the result of a like node, else run `by`."""
         key, value = self._likeness(context, node), node.outputs[0]
         known = None if key is None else self._results_of.get(key)
         if known is not None:
@@ -154,7 +154,7 @@ class Folding:
         )  # fmt: skip
 
     def _likeness(self, context: Any, node: ir.Node) -> Hashable | None:
-        """All that the output of a node of few integers depends on; None of other nodes."""
+        """All dependences of the output of a node of few integers; None of other nodes."""
         call = call_of(node) if len(node.outputs) == 1 and not node.domain else None
         if call is None or not node.inputs or may_draw(node) or self.left <= FOLDED_BYTES // SHARE:
             return None
@@ -173,9 +173,9 @@ class Folding:
         return context, call, tuple(looks)
 
     def fold(self, context: Any, node: ir.Node) -> None:
-        """Compute the outputs of a node whose inputs are known, if that may be done.
+        """Compute the outputs of a node of known inputs, if permitted.
 
-        What inference itself makes of constants is replaced: it reckons with integers alone.
+        Constants of inference itself are replaced: it reckons with integers alone.
         """
         wanted = [value for value in node.outputs if value.name]
         if node.op_type in KNOWN and all(value.const_value is not None for value in wanted):
@@ -188,7 +188,7 @@ class Folding:
                 self._learn(context, value, made)
 
     def _results(self, context: Any, node: ir.Node) -> Sequence[Array | None]:
-        """What is known of the outputs; empty where that is nothing."""
+        """The known outputs; empty if there are none."""
         if walk.subgraphs(node):
             return self._of_branch(taken(node))
         inputs = self._operands(node)
@@ -197,7 +197,7 @@ class Folding:
         return self._computed(node, context.get_opset_version(node.domain), inputs) or ()
 
     def _of_branch(self, branch: ir.Graph | None) -> list[Array | None]:
-        """What is known of the results of the branch that is taken."""
+        """The known results of the branch taken."""
         tensors = [self._tensor(value) for value in branch.outputs] if branch else []
         return [
             None if t is None or not self._is_fixed(v, t) else array(t)
@@ -241,7 +241,7 @@ class Folding:
     def _computed(
         self, node: ir.Node, version: int, inputs: Sequence[Array | None]
     ) -> Sequence[Array | None] | None:
-        """The outputs, None where no kernel can tell them or they take too much."""
+        """The outputs, None if no kernel can tell them or they take too much."""
         out = [planned_spec(value) if value.name else None for value in node.outputs]
         tensors = [is_tensor(value) for value in node.outputs if value.name]
         texts = any(value.dtype == ir.DataType.STRING for value in node.outputs)
@@ -275,7 +275,7 @@ class Folding:
 
 
 def _blank(node: ir.Node, slot: int, value: ir.Value) -> Array | None:
-    """An array in place of an input that only lends its shape or its type, without any storage."""
+    """A stand-in array, without storage, for an input read for its shape or type alone."""
     lent = _lends(node, slot)
     spec = planned_spec(value) if lent == "shape" else None
     if lent == "type" and value.dtype not in (None, ir.DataType.STRING):
@@ -284,7 +284,7 @@ def _blank(node: ir.Node, slot: int, value: ir.Value) -> Array | None:
 
 
 def _lends(node: ir.Node, slot: int) -> str | None:
-    """What an input is read for where its content is not."""
+    """The use of an input whose content is not read: its shape or its type."""
     if node.domain:
         return None
     if node.op_type in NO_DATA:
@@ -293,7 +293,7 @@ def _lends(node: ir.Node, slot: int) -> str | None:
 
 
 def _unlearn(context: Any, value: ir.Value) -> None:
-    """Forget what inference believes a value to hold."""
+    """Forget the contents inferred of a value."""
     context._symbolic_values.pop(value, None)  # noqa: SLF001 - it is read before the tensor is
     value.metadata_props.pop(ELEMENTS, None)
     value.const_value = None
@@ -317,12 +317,12 @@ def folded(folding: Folding) -> Iterator[None]:
 
 
 def active() -> Folding | None:
-    """What folds the nodes whose shapes are inferred now."""
+    """The folding of the nodes whose shapes are inferred now."""
     return _ACTIVE.get()
 
 
 def forget(graph: ir.Graph, values: Iterable[ir.Value]) -> None:
-    """Take what was computed from these values for unknown again."""
+    """Take all values computed from these for unknown again."""
     stale = set(values)
     if not stale:
         return

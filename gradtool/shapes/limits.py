@@ -1,4 +1,4 @@
-"""What inference may find: shapes that an array can have, from vectors that can name its axes.
+"""Limits of inference: possible shapes of arrays, from vectors that can name their axes.
 
 Every inference rule is called through `guarded`, so that no file, no gradient and no size that is
 given later makes a value of a negative size, of more axes than arrays have, or of more bytes than
@@ -45,12 +45,12 @@ _LIMITS: ContextVar[Limits] = ContextVar("gradtool.limits", default=DEFAULT)
 
 
 class ImpossibleShape(ModelError):
-    """A node would write what no array can be, or what is beyond a limit."""
+    """A node's output is no possible array, or beyond a limit."""
 
 
 @contextmanager
 def within(limits: Limits) -> Iterator[None]:
-    """Hold what is inferred against these limits, in place of the default ones."""
+    """Hold inference to these limits, in place of the default ones."""
     token = _LIMITS.set(limits)
     try:
         yield
@@ -82,7 +82,7 @@ def guarded(rule: Rule, context: Any, node: ir.Node) -> None:
 
 
 def _summarize(context: Any, value: ir.Value) -> None:
-    """Call the sizes and the elements of a value by their names where they are long."""
+    """Call long sizes and elements of a value by their names."""
     if value.shape is not None and not value.shape.is_static():
         dims = [summarized(size) for size in value.shape]
         if dims != list(value.shape):
@@ -109,7 +109,7 @@ def broken(value: ir.Value, limits: Limits) -> str | None:
 
 
 def least_bytes(sizes: Iterable[int], dtype: ir.DataType | None) -> int:
-    """Bytes of a value of these sizes, those of zero left out as an array's strides leave them."""
+    """Bytes of a value of these sizes, without those of zero, as an array's strides have it."""
     return math.prod(size for size in sizes if size) * _bits(dtype) // 8
 
 

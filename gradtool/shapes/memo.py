@@ -1,4 +1,4 @@
-"""What inference found for a node, for the nodes that are like it: the layers of a model repeat."""
+"""Memo of inference, shared by like nodes: the layers of a model repeat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradtool.graph.tensors import elements
 # Of each output: its type, and the shape that all like it share.
 Found = list[tuple[ir.TypeProtocol, ir.Shape]]
 Look = tuple[Any, Any, Any]  # at a value: its type, its sizes, its data
-Key = tuple[Hashable, tuple[Look | None, ...]]  # a call, and what it reads
+Key = tuple[Hashable, tuple[Look | None, ...]]  # a call and its operands
 
 # Smaller tensors of floats may be data that a shape depends on: scales, limits, a step.
 _MOST_DATA = 8
@@ -23,24 +23,24 @@ _UNLIKE = (ir.AttributeType.GRAPH, ir.AttributeType.TENSOR)
 
 
 class Memo:
-    """Types and shapes of outputs by everything that they can depend on.
+    """Types and shapes of outputs by all their dependences.
 
-    Only where no more is found than type and shape: of vectors of integers, which may be sizes,
-    inference keeps what they hold as well. Nothing is remembered that has a symbol of its own.
-    Nodes are alike also where the symbols have other names.
+    Only for rules that find no more than type and shape: of vectors of integers, which may be
+    sizes, inference keeps the elements as well. Results with a symbol of their own are not
+    remembered. Nodes are alike also if the symbols have other names.
     """
 
     def __init__(self, context: Any) -> None:
         self._context = context
         self._found: dict[Hashable, Found] = {}
-        # By the key with usual names, those that symbols had and what was found.
+        # By the key with usual names, the names of symbols and the results.
         self._renamed: dict[Hashable, tuple[list[str], Found]] = {}
         self._seen: dict[ir.Value, tuple[Any, Any, Any, Look]] = {}
         # Of floats by type and shape, where many have the same.
         self._shared: dict[tuple[int, int], tuple[Any, Any, Look]] = {}
 
     def infer(self, node: ir.Node, by: Callable[[], object]) -> None:
-        """Give the outputs of a node what a like one has, else what `by` finds."""
+        """Give the outputs of a node the results of a like one, else run `by`."""
         key = self.key(node)
         if key is None:
             by()
@@ -52,7 +52,7 @@ class Memo:
             self._learn(node, key)
 
     def _of_other_names(self, key: Key) -> Found | None:
-        """What was found for a node that differs by the names of symbols, remembered for this."""
+        """The results of a node equal but for names of symbols, remembered for this one."""
         names = _names(key)
         known = self._renamed.get(_usual(key, names)) if names else None
         if known is None:
@@ -65,7 +65,7 @@ class Memo:
         return found
 
     def _learn(self, node: ir.Node, key: Key) -> None:
-        """Remember what was found for a node, unless it is of this node only."""
+        """Remember the results of a node, unless they are of this node only."""
         known = {s for v in node.inputs if v is not None for s in self._symbols(v)}
         found: Found = []
         for value in node.outputs:
@@ -80,20 +80,20 @@ class Memo:
             self._renamed[_usual(key, names)] = names, found
 
     def key(self, node: ir.Node) -> Key | None:
-        """What inference looks at in a node; None where that is more than can be compared."""
+        """The facts of a node read by inference; None if they cannot be compared."""
         call = self.call(node)
         if call is None:
             return None
         return call, tuple([None if v is None else self.look(v) for v in node.inputs])
 
     def call(self, node: ir.Node) -> Hashable | None:
-        """What is looked at in a node but for what it reads; None as for `key`."""
-        if all(v is None or v.const_value is not None for v in node.inputs):  # what it makes counts
+        """The facts of a node but for its inputs; None as for `key`."""
+        if all(v is None or v.const_value is not None for v in node.inputs):  # its results count
             return None
         return call_of(node)
 
     def look(self, value: ir.Value) -> Look:
-        """What inference looks at in a value: it is looked at once while that cannot change."""
+        """The facts of a value read by inference, cached while they cannot change."""
         kind, shape, tensor = value.type, value.shape, value.const_value
         shared = self._shared.get((id(kind), id(shape))) if tensor is None else None
         if shared is not None:
@@ -136,7 +136,7 @@ class Memo:
 
 
 def call_of(node: ir.Node) -> Hashable | None:
-    """The operator, the attributes and which outputs are wanted; None if they can't be compared."""
+    """The operator, the attributes and the wanted outputs; None if they can't be compared."""
     attributes = []
     for name, attr in node.attributes.data.items():
         if attr.type in _UNLIKE:
@@ -148,7 +148,7 @@ def call_of(node: ir.Node) -> Hashable | None:
 
 
 def _names(key: Key) -> list[str]:
-    """The symbols in what a node reads, in the order of the alphabet."""
+    """The symbols in the inputs of a node, in the order of the alphabet."""
     return names_in(
         size
         for look in key[1] if look is not None
@@ -158,7 +158,7 @@ def _names(key: Key) -> list[str]:
 
 
 def _usual(key: Key, names: Iterable[str]) -> Hashable:
-    """A key with numbers for names, and what begins those that we gave."""
+    """A key with numbers for names, and the prefix of our own names."""
     usual = {n: f"{n[:2] if n[0] == '_' else ''}#{place}" for place, n in enumerate(names)}
 
     def told(sizes: Any) -> Hashable:
@@ -169,13 +169,13 @@ def _usual(key: Key, names: Iterable[str]) -> Hashable:
 
 
 def _is_made(size: int | ir.SymbolicDim, names: Iterable[str]) -> bool:
-    """Whether a size may be the name of what was made of symbols, which tells of theirs."""
+    """Whether a size may be the name of an expression in these symbols."""
     of = (definition(name) for name in names_in([size]))
     return any(each is not None and each.free_symbols() <= {*names} for each in of)
 
 
 def free_symbols(dims: Iterable[int | ir.SymbolicDim]) -> set[Any]:
-    """The symbols that sizes are made of; a size without a name is one of its own."""
+    """The symbols of sizes; a size without a name is one of its own."""
     return {symbol for dim in dims for symbol in _free(dim)}
 
 

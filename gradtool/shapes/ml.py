@@ -1,4 +1,4 @@
-"""Shapes of the operators of ai.onnx.ml that onnx-shape-inference does not know."""
+"""Shapes of operators of ai.onnx.ml unknown to onnx-shape-inference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _imputer(_library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _rows(ctx: Any, x: ir.Value | None) -> Any:
-    """How many rows x has; a vector is one row."""
+    """The number of rows of x; a vector is one row."""
     if x is None or x.shape is None:
         return ctx.new_symbolic_dim()
     return x.shape[0] if len(x.shape) > 1 else 1

@@ -1,4 +1,4 @@
-"""Inference rules that replace those of onnx-shape-inference 0.4, each for a stated reason."""
+"""Inference rules in place of those of onnx-shape-inference 0.4, each for a stated reason."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ Dim = Any  # int | ir.SymbolicDim: the library has no types
 def register() -> None:
     """Put the rules in the library's registry; a later rule of the same version wins.
 
-    A rule is given the library's own, to build on.  All are guarded by limits.  What a node makes
-    of constants is computed as soon as its shapes are inferred: the rules of later nodes know it.
+    A rule is given the library's own, to build on.  All are guarded by limits.  Constants are
+    folded as soon as a node's shapes are inferred: the rules of later nodes know them.
     """
     from onnx_shape_inference import registry
 
@@ -77,7 +77,7 @@ def _inferred(rule: Any, ctx: Any, node: ir.Node, folding: Folding) -> None:
 
 
 def _known(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
-    """The elements of an integer vector where they are known, as numbers or expressions."""
+    """The elements of an integer vector if known, as numbers or expressions."""
     return None if value is None else ctx.get_symbolic_value(value)
 
 
@@ -122,7 +122,7 @@ def _concat(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _reshape(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's divides by 1 where all axes become one, which takes long of open sizes."""
+    """The library's divides by 1 for a reshape to one axis, slow for open sizes."""
     x, y = node.inputs[0], node.outputs[0]
     known = _known(ctx, x)
     if x is None or x.shape is None or known is not None or _known(ctx, node.inputs[1]) != [-1]:
@@ -154,7 +154,7 @@ def _split(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _equal_parts(dim: Dim, node: ir.Node) -> list[Dim] | None:
-    """The sizes of a split into equal parts, None where it may leave a smaller last one."""
+    """The sizes of a split into equal parts, None if the last may be smaller."""
     if "split" in node.attributes or (len(node.inputs) > 1 and node.inputs[1] is not None):
         return None
     parts = len(node.outputs)
@@ -165,7 +165,7 @@ def _equal_parts(dim: Dim, node: ir.Node) -> list[Dim] | None:
 
 
 def _squeeze(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's drops every axis of size one where the axes are computed."""
+    """The library's drops every axis of size one if the axes are computed."""
     library(ctx, node)
     x, y = node.inputs[0], node.outputs[0]
     axes = node.inputs[1] if len(node.inputs) > 1 else None
@@ -178,7 +178,7 @@ def _squeeze(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _tile(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's knows nothing where the repeats are computed, though the rank is certain."""
+    """The library's knows nothing of computed repeats, though the rank is certain."""
     library(ctx, node)
     x, y = node.inputs[0], node.outputs[0]
     if y.shape is None and x is not None and x.shape is not None:
@@ -214,7 +214,7 @@ def _group_normalization(_library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _reduce(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's knows nothing where the axes are computed, though the rank is certain."""
+    """The library's knows nothing of computed axes, though the rank is certain."""
     library(ctx, node)
     contents.reduced(ctx, node)
     x, y = node.inputs[0], node.outputs[0]
@@ -236,14 +236,14 @@ REDUCTIONS = (
 
 
 def _truth(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's takes what is cast to a truth value for a number still, and knows no Not."""
+    """The library's takes a cast to a truth value for a number still, and knows no Not."""
     library(ctx, node)
     if node.outputs[0].dtype == ir.DataType.BOOL:
         contents.propagate(ctx, node)
 
 
 def _non_zero(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's does not know how many there are of a constant, by which opset 9 counts."""
+    """The library's does not count the elements of a constant, as opset 9 needs."""
     library(ctx, node)
     sizes = contents.is_ones(node.inputs[0])
     if sizes:
@@ -252,7 +252,7 @@ def _non_zero(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _max_unpool(_library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's gives every spatial size a new symbol, also where it can be computed."""
+    """The library's gives every spatial size a new symbol, even if it can be computed."""
     x = node.inputs[0]
     if x is None or x.shape is None:
         return
@@ -298,7 +298,7 @@ def _mel_weight_matrix(_library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _unique(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's takes x to be flattened even where an axis is given."""
+    """The library's takes x to be flattened even if an axis is given."""
     library(ctx, node)
     x, y = node.inputs[0], node.outputs[0]
     if x is None or x.shape is None or "axis" not in node.attributes:

@@ -1,4 +1,4 @@
-"""Inference rules of sequences, whose value's shape is what the shapes of all elements share."""
+"""Inference rules of sequences, whose shape is the common one of all elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EMPTY = "gradtool.starts_empty"
 
 
 def merge(ctx: Any, first: ir.Shape | None, second: ir.Shape | None) -> ir.Shape | None:
-    """The shape of a value that has one of two: a new symbol where their sizes differ."""
+    """The common shape of two alternatives: a new symbol for each differing size."""
     if first is None or second is None or len(first) != len(second):
         return None
     return ir.Shape(
@@ -25,7 +25,7 @@ def merge(ctx: Any, first: ir.Shape | None, second: ir.Shape | None) -> ir.Shape
 
 
 def merge_values(ctx: Any, first: ir.Value, second: ir.Value) -> ir.Shape | None:
-    """The shape of a tensor, or of the elements of a sequence, that is one of two."""
+    """The common shape of two tensors, or of the elements of two sequences."""
     if is_empty(first):
         return second.shape
     return first.shape if is_empty(second) else merge(ctx, first.shape, second.shape)
@@ -41,7 +41,7 @@ def is_empty(value: ir.Value) -> bool:
 
 
 def mark_empty(model: ir.Model) -> None:
-    """Mark the carried sequences of loops that start as empty ones."""
+    """Mark the carried sequences of loops that are empty at first."""
     for node in walk.nodes(model.graph):
         if node.op_type == "Loop" and not node.domain:
             body = node.attributes["body"].as_graph()
@@ -99,7 +99,7 @@ def _split(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _part(size: Any, sizes: Sequence[Any] | None) -> Any:
-    """The size that all parts have, if they have."""
+    """The common size of all parts, if there is one."""
     if not sizes:
         return None
     if len(sizes) > 1:

@@ -18,12 +18,12 @@ FAR = 2**31 - 1
 
 
 def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's bounds are not those of the standard, nor does it doubt that `x[:5]` has 5."""
+    """The library's bounds are not the standard's, nor does it doubt that `x[:5]` has 5."""
     x, y = node.inputs[0], node.outputs[0]
     found = None if x is None or x.shape is None else _sizes(ctx, node, x.shape)
     if x is not None and found and None not in found.values() and is_float(x):
         y.type = x.type
-    else:  # what integers are cut to is a vector of sizes, perhaps
+    else:  # a slice of integers may be a vector of sizes
         library(ctx, node)
     if (
         x is None
@@ -39,7 +39,7 @@ def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _sizes(ctx: Any, node: ir.Node, shape: ir.Shape) -> dict[int, Dim | None] | None:
-    """What is left of the axes that are cut, None where unknown; None where the axes are."""
+    """The sizes of sliced axes, None if unknown; None for all if the axes are unknown."""
     optional = [*node.inputs[3:], None, None]
     starts, ends, axes, steps = (
         None if v is None else ctx.get_symbolic_value(v) for v in (*node.inputs[1:3], *optional[:2])
@@ -58,7 +58,7 @@ def _sizes(ctx: Any, node: ir.Node, shape: ir.Shape) -> dict[int, Dim | None] | 
 
 
 def _cut(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
-    """How many of an axis a slice takes; None where that is not known."""
+    """The size of a slice of an axis; None if unknown."""
     if not isinstance(start, int) or not isinstance(end, int):
         if step == 1 and contents.is_nonnegative(start) and contents.is_nonnegative(end):
             far = isinstance(end, int) and end >= FAR
@@ -77,13 +77,13 @@ def _cut(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
 
 @whatever_named
 def _rest(size: ir.SymbolicDim, start: int) -> Dim:
-    """How many are left of an axis from a place on."""
+    """The size of an axis from a place on."""
     return ir.SymbolicDim(f"max(0, {size.value} - {start})").evaluate({}) if start else size
 
 
 @whatever_named
 def _clamped(size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
-    """How many of `range(first, last, step)` are below `size`."""
+    """The number of elements of `range(first, last, step)` below `size`."""
     reach = f"min({size.value}, {last}) - {first}"
     count = f"max(0, floor(({reach} + {step - 1}) / {step}))" if step > 1 else f"max(0, {reach})"
     return ir.SymbolicDim(count).evaluate({})
