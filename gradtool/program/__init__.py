@@ -1,4 +1,4 @@
-"""The frozen, integer-numbered form of a graph that planning and running share."""
+"""The frozen, integer-numbered form of a graph for planning and running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Stage = Literal["forward", "backward", "recompute", "update"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A value that is a window on the storage of another one: it takes no bytes of its own.
+    """A view: an alias of another value's storage, without bytes of its own.
 
     `offset` and `strides` are in bytes, counted from the start of value `base`.
     """
@@ -65,7 +65,7 @@ class Value:
 
     @property
     def bytes(self) -> int:
-        """Bytes that this value takes itself: none for a view or a data-dependent shape."""
+        """Bytes of its own: none for a view or a data-dependent shape."""
         lies_elsewhere = self.view is not None or self.alias is not None
         return 0 if self.spec is None or lies_elsewhere else self.spec.bytes
 
@@ -109,7 +109,7 @@ class Step:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the nodes that it runs, in order."""
+        """The names of its nodes in running order."""
         return self.nodes or (self.name,)
 
     @property

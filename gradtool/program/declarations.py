@@ -1,4 +1,4 @@
-"""What kernels and the cost model declare of steps, asked once for those that are alike."""
+"""Declarations of kernels and the cost model for steps, computed once for like ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradtool.ops.kernels import Kernel
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a step takes and costs, as the fields of `Step` say."""
+    """Workspace and costs of a step, in the fields of `Step`."""
 
     workspace: tuple[Spec, ...]
     scratch_bytes: int
@@ -41,7 +41,7 @@ class Call:
     dynamic: bool
 
     def declared(self) -> Declaration:
-        """What the kernel and the cost model say."""
+        """The declaration by the kernel and the cost model."""
         found, name = self.kernel, full_name(self.kernel.domain, self.kernel.op)
         moved = costs.moved(self.operands, self.wanted, op=name, attributes=self.attributes)
         if self.dynamic:
@@ -56,17 +56,17 @@ class Call:
 
 
 class Declarations:
-    """The declarations of calls by all that they can depend on: the layers of a model repeat.
+    """The declarations of calls by all their dependences: the layers of a model repeat.
 
-    Specs and arrays are told apart by identity: whoever asks holds on to them, and has one object
-    for all equal specs.
+    Specs and arrays are told apart by identity: callers hold on to them, and have one object for
+    all equal specs.
     """
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Declaration] = {}
 
     def of(self, call: Call) -> Declaration:
-        """The declaration of a call, that of one like it if there was one."""
+        """The declaration of a call, cached for like ones."""
         attributes = tuple(call.attributes.items())
         sizes = (call.operands, call.wanted, call.results)
         key = (

@@ -1,4 +1,4 @@
-"""What kernels and the cost model declare of a step, for the outputs that it really writes."""
+"""Declarations of kernels and the cost model for a step's written outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradtool.program import Program, Step, Value
 
 
 def narrowed(program: Program, before: Sequence[Step]) -> Program:
-    """A program whose steps declare what they need for the outputs that are left of theirs.
+    """A program whose steps declare their needs for the remaining outputs.
 
     `before` are steps by name that write all their outputs; a step that recomputes one names it as
     its source.
@@ -33,7 +33,7 @@ def narrowed(program: Program, before: Sequence[Step]) -> Program:
 
 
 def redeclared(program: Program, step: Step) -> Step:
-    """A step with the workspace and FLOPs that it has for the outputs it writes."""
+    """A step with the workspace and FLOPs for its written outputs."""
     domain, op = split_name(step.op)
     found = registry.find(domain, op, step.version)
     if found is None or program.is_dynamic(step):
@@ -59,7 +59,7 @@ def operand(
     *,
     on_host: bool,
 ) -> Any:
-    """What declarations get for an input: its spec, or a constant that is wanted on the host."""
+    """The operand of declarations for an input: its spec, or a constant wanted on the host."""
     if value is None:
         return None
     if on_host and value in constants:

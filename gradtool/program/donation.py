@@ -1,7 +1,7 @@
-"""New values of parameters and state, written over the old ones where nobody reads those any more.
+"""Donation of old parameters and state to their new values, once nobody reads them any more.
 
-The parameters of a training step are held throughout, so what replaces one takes no bytes of its
-own: the step leaves the arena as the next step wants it.
+The parameters of a training step are held throughout, so a new value takes no bytes of its own: the
+step leaves the arena as the next step wants it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ Readers = Mapping[int, Sequence[int]]
 
 
 def overwriting(program: Program) -> Program:
-    """The program whose next values of `state` lie over the old ones wherever they may.
+    """The program with donation of old values of `state` to next ones wherever possible.
 
-    They may where type and shape are the same and every step that reads the old value runs before
-    the one that writes the new one, or is that step and its kernel works in place.  What updates
-    make of the old value on the way to the new one, as a sum that grows term by term, lies there
-    as well.
+    It is possible if type and shape are the same and every step that reads the old value runs
+    before the one that writes the new one, or is that step and its kernel works in place.  Values
+    between the old and the new one in updates, as a sum that grows term by term, lie there as well.
     """
     if not program.state:
         return program
@@ -63,14 +62,14 @@ class Replacement(NamedTuple):
     in_step: bool
 
     def lies_over(self, first: Mapping[int, int], last: Mapping[int, int]) -> bool:
-        """Whether it does where steps run first and last at these positions."""
+        """Whether the old storage is donated if steps run first and last at these positions."""
         written = first[self.writer]
         read = max((last[reader] for reader in self.readers), default=-1)
         return self.may_replace and (read < written or (read == written and self.in_step))
 
 
 def replacements(program: Program) -> Iterator[Replacement]:
-    """The next values of state that one step makes of the old ones each, by the rule above."""
+    """The next values of state made by one step from the old ones each, by the rule above."""
     readers = _readers(program)
     writer = {v: i for i, step in enumerate(program.steps) for v in step.writes}
     returned = {program.storage(v) for v in program.outputs}
@@ -99,7 +98,7 @@ def write_after_read(program: Program) -> Iterator[tuple[int, int]]:
 
 
 def _way(program: Program, old: int, new: int, readers: Readers) -> list[int]:
-    """The old value, what updates make of it one after the other, and the new value."""
+    """The old value, its updates one after the other, and the new value."""
     way = [old]
     while way[-1] != new:
         reading = readers.get(way[-1], ())
@@ -125,7 +124,7 @@ def _may_replace(program: Program, old: int, new: int, write: int, readers: Read
 
 
 def _readers(program: Program) -> dict[int, list[int]]:
-    """By storage, the steps that read it."""
+    """The readers of each storage."""
     found: dict[int, list[int]] = {}
     for index, step in enumerate(program.steps):
         for root in dict.fromkeys(program.storage(v) for v in step.reads):

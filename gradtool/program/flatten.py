@@ -39,7 +39,7 @@ from gradtool.program.native import made_for
 from gradtool.program.operators import Operators, has_kernel, operators_of, require_kernels
 from gradtool.program.views import Views
 
-# The program of a branch that is never taken.
+# The program of a dead branch.
 NOTHING = Program((), (), (), (), MappingProxyType({}))
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
@@ -135,7 +135,7 @@ class _Flat:
         return overwriting(program)
 
     def subprogram(self, graph: ir.Graph) -> tuple[Program, list[ir.Value]]:
-        """The program of a subgraph, and the outer values that are its further inputs.
+        """The program of a subgraph, and its captured values as further inputs.
 
         Outer constants become its own.
         """
@@ -265,7 +265,7 @@ class _Flat:
         )
 
     def _arguments(self, node: ir.Node) -> tuple[dict[str, Any], list[ir.Value]]:
-        """The attributes of a node, bodies as programs, and the values that these capture."""
+        """The attributes of a node, bodies as programs, and the captures of these."""
         attributes, captured = arguments(node), list[ir.Value]()
         for name, attr in sorted(node.attributes.items()):
             if name == left(node):

@@ -1,11 +1,11 @@
-"""Elementwise steps that native kernels run as one: what lies between them is never written.
+"""Fusion of elementwise steps into one native kernel: values between them are never written.
 
-A step waits for the one that alone reads its result, if that is elementwise, too, and of the same
-shape, and if nothing larger than that result has to wait with it.  Each operation rounds as before,
-so bits are those of the steps apart.  A group is called as its last step.
+A step waits for the only reader of its result, if that is elementwise, too, and of the same shape,
+and if nothing larger than that result has to wait with it.  Each operation rounds as before, so
+bits are those of the steps apart.  A group is called as its last step.
 
-Where a plan was made for groups (`Program.is_grouped`), the steps run together that it says: else
-what it computes again would have fewer readers than its original, and groups of its own.
+A plan made for groups (`Program.is_grouped`) says which steps run together: otherwise recomputed
+steps would have fewer readers than their originals, and groups of their own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gradtool.program import Program, Step, Value
 
 
 def without(program: Program, gone: Collection[int]) -> Program:
-    """The program without values that no step, view or result needs; the others are renumbered."""
+    """The program without dead values; the others are renumbered."""
     kept = [v for v in range(len(program.values)) if v not in gone]
     new = {v: i for i, v in enumerate(kept)}
 
@@ -52,14 +52,14 @@ def without(program: Program, gone: Collection[int]) -> Program:
 
 @dataclass(frozen=True)
 class _Group:
-    """Steps that run as one; `operations` are in order, the last gives the result."""
+    """Fused steps; `operations` are in order, the last gives the result."""
 
     steps: tuple[Step, ...]
     operations: tuple[Operation, ...]
 
     @property
     def leaves(self) -> list[int]:
-        """The values that are read, in order."""
+        """The values read, in order."""
         symbols = (s for _, *operands in self.operations for s in operands)
         return list(dict.fromkeys(int(n) for kind, n in symbols if kind == "leaf"))
 
@@ -98,7 +98,7 @@ class _Fusion:
                     self._overwritten.setdefault(value, index)
 
     def group(self, index: int) -> _Group | None:
-        """The group that ends with a step so far; None if it is not elementwise."""
+        """The group of a step so far, as its last one; None if it is not elementwise."""
         step = self.program.steps[index]
         if not step.is_native or step.op not in PROGRAMS or len(step.outputs) != 1:
             return None
@@ -123,7 +123,7 @@ class _Fusion:
         return made
 
     def _may_wait(self, found: tuple[int, _Group], index: int) -> bool:
-        """Whether a group may be computed by another step, which reads its result."""
+        """Whether a group may be fused into another step, a reader of its result."""
         last, group = found
         values, step = self.program.values, self.program.steps[index]
         between, result = (values[next(s.writes)].spec for s in (group.steps[-1], step))
@@ -138,7 +138,7 @@ class _Fusion:
         return sum(values[v].bytes for v in waiting) <= between.bytes
 
     def _is_gone(self, leaf: int, index: int) -> bool:
-        """Whether a step finds something else where a leaf lay: it may write over it itself."""
+        """Whether the storage of a leaf may be overwritten before a step, or by the step itself."""
         storage = self.program.storage(leaf)
         over = self._overwritten.get(storage, math.inf)
         return over < index or (over == index and leaf != storage)
@@ -172,7 +172,7 @@ def _operations(
 
 
 def _as_step(program: Program, group: _Group) -> Step:
-    """What runs a group: its inputs are the leaves, and its attributes the operations."""
+    """A group as one step: its inputs are the leaves, and its attributes the operations."""
     last, leaves = group.steps[-1], group.leaves
     (result,) = last.writes
     spec = program.values[result].spec

@@ -11,9 +11,9 @@ from gradtool.program import Program, Step
 def donors(program: Program, step: Step, results: Container[int]) -> tuple[int, ...]:
     """The storages over which a step may write its first output once nobody needs them, in order.
 
-    Those are activations of the output's type, shape and layout that the step reads through inputs
-    alone which its kernel may overwrite.  Of `results`, the storages that stay to the end, there is
-    none; nor is there any for an output that lies over another value anyway.
+    They are activations of the output's type, shape and layout, read by the step through
+    overwritable inputs alone.  None of them is among `results`, the storages that stay to the end;
+    and an output that aliases another value has no donor.
     """
     target = step.outputs[0] if step.outputs else None
     if target is None or program.values[target].alias is not None:
@@ -24,7 +24,7 @@ def donors(program: Program, step: Step, results: Container[int]) -> tuple[int, 
 
 
 def overwrites(program: Program, step: Step, value: int, output: int = 0) -> bool:
-    """Whether an output may lie where a value does that its step reads.
+    """Whether an output may overwrite an input of its step.
 
     So it may if the step reads the storage only as that value, where its kernel may overwrite it,
     or doesn't read the storage at all.
@@ -35,7 +35,7 @@ def overwrites(program: Program, step: Step, value: int, output: int = 0) -> boo
 
 
 def _replaced(step: Step, output: int) -> tuple[int | None, ...]:
-    """The inputs that an output of a step may be written over."""
+    """The inputs that an output of a step may overwrite."""
     return (step.may_inplace if output == 0 else ()) + step.over[output : output + 1]
 
 

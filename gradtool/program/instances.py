@@ -1,4 +1,4 @@
-"""Which values of a program are instances of one value, of which plans compute some again."""
+"""Recomputed values of a program as instances of one value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gradtool.program import Program
 
 
 def first_instances(program: Program) -> dict[int, int]:
-    """By value that a plan computes again, the value that it is again."""
+    """By recomputed value, its original."""
     made = {step.name: step for step in program.steps if step.name}
     pairs = (
         pair

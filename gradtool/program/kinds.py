@@ -23,9 +23,9 @@ KEPT_BYTES = 64
 
 @dataclass(frozen=True)
 class Kinds:
-    """What decides the kind of a value.
+    """The facts that decide the kind of a value.
 
-    `gradients` are names of outputs that hold some, `trained` names of what has a gradient or a
+    `gradients` are names of outputs that hold some, `trained` names of values with a gradient or a
     next value; `changing` are values that are not the same in every step, initializers or not.
     """
 
@@ -36,7 +36,7 @@ class Kinds:
     _runs: dict[ir.Node, bool] = field(default_factory=dict)
 
     def look_through(self, graph: ir.Graph) -> None:
-        """Find the nodes of a graph that run: a graph returns what they make, or others read it."""
+        """Find the nodes of a graph that run: their outputs are returned or read."""
         for node in reversed(graph):
             is_idle = self.is_folded(node) or not any(map(self.is_read, node.outputs))
             self._runs[node] = not is_idle
@@ -64,11 +64,11 @@ class Kinds:
         return value.const_value is not None and value not in self.changing
 
     def is_read(self, value: ir.Value) -> bool:
-        """Whether a graph returns a value, or a node that runs reads it."""
+        """Whether a graph returns a value, or a running node reads it."""
         return value.is_graph_output() or any(self._is_run(use.node) for use in value.uses())
 
     def is_folded(self, node: ir.Node) -> bool:
-        """Whether all that is used of a node's results are constants, so that it never runs."""
+        """Whether all used results of a node are constants, so it never runs."""
         return all(self._is_kept(value) for value in node.outputs if is_used(value))
 
     def _is_kept(self, value: ir.Value) -> bool:
@@ -83,7 +83,7 @@ class Kinds:
         return any(self._is_on_host(*use) for use in value.uses())
 
     def _uses(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
-        """The nodes that run and read a value; in graphs not looked through, all not folded."""
+        """The running readers of a value; in graphs not looked through, all not folded."""
         return [(use.node, use.idx) for use in value.uses() if self._is_run(use.node)]
 
     def _is_run(self, node: ir.Node) -> bool:

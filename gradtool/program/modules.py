@@ -1,4 +1,4 @@
-"""The part of a model that a node is of: by its exporter, else by names."""
+"""The module of a node: by its exporter, else by names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import onnx_ir as ir
 from gradtool.graph.metadata import SOURCE
 from gradtool.passes.provenance import place
 
-FAR = 4  # nodes between a parameter and the one that reads what is made of it alone
+FAR = 4  # nodes between a parameter and the reader of values derived from it alone
 
 
 class Modules:
-    """By node, the module that it is of; what backward computes is of its forward node's.
+    """The module of each node; backward nodes belong to their forward node's.
 
-    What the exporter says comes first, then the node's name without its last part, then the name of
-    a parameter that it reads, without its last part.
+    The exporter's word comes first, then the node's name without its last part, then the name of a
+    parameter that it reads, without its last part.
     """
 
     def __init__(self, graph: ir.Graph) -> None:
@@ -33,7 +33,7 @@ def _module(node: ir.Node, name: str) -> str:
 
 
 def _without_end(name: str) -> str:
-    """A path without its last part, which is the operator or the tensor; parts joined by dots.
+    """A path without its last part, the operator or the tensor; parts joined by dots.
 
     TorchScript says `/layer1/layer1.0/conv/Conv`, where a part repeats the one before it.
     """

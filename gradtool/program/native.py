@@ -29,7 +29,7 @@ _NUMBER = 8  # bytes
 
 
 def natively(program: Program, *, grouped: bool = True, exact: bool = False) -> Program:
-    """The program with native kernels where they fit; elementwise steps run as one if `grouped`.
+    """The program with native kernels wherever they fit; elementwise steps fused if `grouped`.
 
     With `exact`, convolutions are sums of products, none is Winograd's.
     """
@@ -72,7 +72,7 @@ def _without_workspace(step: Step) -> Step:
 
 
 def _with_workspaces(program: Program) -> Program:
-    """The program whose native steps have the workspace that they need."""
+    """The program with the workspaces of its native steps."""
 
     def with_its_own(step: Step) -> Step:
         kernel = native.find(*split_name(step.op), step.version) if step.is_native else None
@@ -85,13 +85,13 @@ def _with_workspaces(program: Program) -> Program:
 
 
 def workspace(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...]:
-    """What a native kernel needs as `work`."""
+    """The workspace of a native kernel, its `work`."""
     inputs, out = _specs(program, step)
     return tuple(kernel.work(*inputs, out=out, **step.attributes))
 
 
 def renewed(program: Program, step: Step) -> Step | None:
-    """A native step of a program with the workspace that it has for the outputs it writes.
+    """A native step of a program with the workspace for its written outputs.
 
     None if the library has no kernel for these.
     """
@@ -109,7 +109,7 @@ Provider = Literal["numpy", "native", "cupy"]
 
 
 class Choice(NamedTuple):
-    """What runs a step: numpy, CuPy or native, by which method, how its images lie, and why."""
+    """The kernel of a step: numpy, CuPy or native, its method, its image layout, and the reason."""
 
     step: Step
     provider: Provider
@@ -119,7 +119,7 @@ class Choice(NamedTuple):
 
 
 def choices(program: Program) -> Iterator[Choice]:
-    """What runs each step of a program, in order."""
+    """The kernel of each step of a program, in order."""
     others: Provider = "cupy" if program.kernels == "cupy" else "numpy"
     for step in program.steps:
         method = ""
@@ -139,7 +139,7 @@ def choices(program: Program) -> Iterator[Choice]:
 
 
 def _fitting(program: Program, step: Step) -> tuple[Native | None, str]:
-    """The native kernel that runs a step, if there is one, and why there is none."""
+    """The native kernel of a step, if there is one, and the reason if there is none."""
     kernel = native.find(*split_name(step.op), step.version)
     if kernel is None:
         return None, "the library has no such kernel"
@@ -162,7 +162,7 @@ def _lies_in_rows(program: Program, value: int) -> bool:
 
 
 def _specs(program: Program, step: Step) -> tuple[list[object], list[object]]:
-    """What declarations get: specs, known numbers as arrays, absent ones as None."""
+    """The operands of declarations: specs, known numbers as arrays, absent ones as None."""
     values, constants = program.values, program.constants
     inputs = [
         None if v is None else operand(values, constants, v, on_host=values[v].kind == "host")
@@ -190,7 +190,7 @@ def _laid(program: Program, value: int) -> Spec | None:
 
 
 def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
-    """The values that lie channels last."""
+    """The values in channels-last layout."""
     values, ties = program.values, _Ties(len(program.values))
     first = first_instances(program)
     held = {first.get(v, v) for v in _fixed(program)}
@@ -218,7 +218,7 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
 
 
 def _of_its_shape(values: Sequence[Value], step: Step, images: Sequence[int]) -> Iterator[int]:
-    """The images that have the shape of a step's result."""
+    """The images of the same shape as a step's result."""
     shapes = {spec.shape for v in step.writes if (spec := values[v].spec) is not None}
     for v in images:
         spec = values[v].spec
@@ -227,7 +227,7 @@ def _of_its_shape(values: Sequence[Value], step: Step, images: Sequence[int]) ->
 
 
 def _in_numpy(values: Sequence[Value], step: Step) -> Iterator[int]:
-    """The images that numpy wants in rows: its results, and what it reads unless strided."""
+    """The images wanted in rows by numpy: its results, and its inputs unless strided."""
     found = kernels.find(*split_name(step.op), step.version)
     is_strided = found is not None and found.strided
     for v in step.writes if is_strided else (*step.reads, *step.writes):
@@ -236,7 +236,7 @@ def _in_numpy(values: Sequence[Value], step: Step) -> Iterator[int]:
 
 
 def _in_rows(step: Step, kernel: Native) -> Iterator[int]:
-    """What a kernel wants in rows, whatever it does with images."""
+    """The values wanted in rows by a kernel, whatever it does with images."""
     for slots, values in ((kernel.rows_in, step.inputs), (kernel.rows_out, step.outputs)):
         for slot in slots:
             if slot < len(values) and (value := values[slot]) is not None:
@@ -248,7 +248,7 @@ def _is_image(value: Value) -> bool:
 
 
 def _fixed(program: Program) -> Iterator[int]:
-    """Values that lie rows first: what others see, what is looked at through views, weights."""
+    """Values with a fixed layout of rows: inputs, results, views, their bases, weights."""
     yield from program.inputs
     yield from program.outputs
     for v, value in enumerate(program.values):
@@ -259,13 +259,13 @@ def _fixed(program: Program) -> Iterator[int]:
 
 
 class _Ties:
-    """Sets of values that lie alike."""
+    """Sets of values of the same layout."""
 
     def __init__(self, count: int) -> None:
         self._above = list(range(count))
 
     def of(self, value: int) -> int:
-        """The one that stands for a set."""
+        """The representative of a set."""
         while self._above[value] != value:
             self._above[value] = self._above[self._above[value]]
             value = self._above[value]

@@ -1,4 +1,4 @@
-"""The operators of a model, and the kernels that they have."""
+"""The operators of a model, and their kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def has_kernel(composite: str) -> bool:
 
 
 def operators_of(model: ir.Model) -> Counter[tuple[str, str]]:
-    """How many nodes there are of each operator, by domain and name."""
+    """The number of nodes of each operator, by domain and name."""
     return Counter((node.domain, node.op_type) for node in walk.nodes(model.graph))
 
 
@@ -39,7 +39,7 @@ def require_kernels(model: ir.Model, counts: Mapping[tuple[str, str], int]) -> N
 
 
 class Operator(NamedTuple):
-    """What there is to know of an operator in a model: its full name, its opset, its kernel."""
+    """An operator of a model: its full name, its opset, its kernel."""
 
     name: str
     version: int

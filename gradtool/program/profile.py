@@ -1,4 +1,4 @@
-"""The seconds that each node of a training step takes, and the file that holds them."""
+"""The seconds of each node of a training step, and their file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Timed:
 
 
 class ProfileDocument(TypedDict):
-    """The time of every node that runs."""
+    """The time of every running node."""
 
     kernels: NotRequired[
         Annotated[
@@ -42,7 +42,7 @@ class ProfileDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Profile:
-    """The time of every node that runs, by its name; the median over `repeats` steps.
+    """The time of every running node, by its name; the median over `repeats` steps.
 
     `kernels` are those that were measured; None where a file does not say so.
     """

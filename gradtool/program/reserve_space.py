@@ -1,8 +1,8 @@
-"""What native forward kernels keep for their gradients, so that it is not computed twice.
+"""Reserve space of native forward kernels for their gradients, to save computing it twice.
 
 LSTM makes the gates and the cell states of all times on its way; its gradient needs them.  Where a
 gradient reads the very operands and the result of a forward step, and both are native, they pass
-from one to the other as a value of the program: planned, and made again with its step, as others.
+from one to the other as a value of the program: planned, and recomputed with its step, as others.
 Without a gradient nothing is kept.
 
 Source: cuDNN and oneDNN pass the same as the reserve or workspace of recurrent layers.
@@ -23,7 +23,7 @@ _FORWARD, _GRADIENT = "LSTM", "ai.gradtool::LSTMGrad"
 
 
 def keeping(program: Program) -> Program:
-    """The program whose native LSTM steps keep what their native gradients would compute again."""
+    """The program with reserve space of its native LSTM steps for their native gradients."""
     forward = {
         step.outputs[0]: number
         for number, step in enumerate(program.steps)
@@ -48,9 +48,9 @@ def keeping(program: Program) -> Program:
 
 
 class _Same:
-    """Which values are the same: what is computed again is what it was, and so are views of it.
+    """Equality of values: a recomputed value is its original, and so are views of it.
 
-    So whether gates are kept does not depend on what else a plan computes again.
+    So whether gates are kept does not depend on other recomputation of a plan.
     """
 
     def __init__(self, program: Program) -> None:
@@ -66,7 +66,7 @@ class _Same:
         )
 
     def _key(self, value: int | None) -> object:
-        """What two values have in common if they are the same."""
+        """A key that equal values have in common."""
         if value is None:
             return None
         view = self._values[value].view
@@ -77,7 +77,7 @@ class _Same:
 
 
 def _value(program: Program, forward: Step) -> Value:
-    """The value that a forward step keeps."""
+    """The reserve space of a forward step."""
     x, _, r = (program.values[v].spec for v in forward.inputs[:3] if v is not None)
     assert x is not None and r is not None  # noqa: S101, PT018 - a native step
     return Value(f"{forward.name}.gates", kept(x, r, forward.attributes), "activation")
@@ -89,7 +89,7 @@ def _with_output(values: Sequence[Value], step: Step, number: int, value: int) -
 
 
 def _with_input(values: Sequence[Value], step: Step, number: int, value: int | None) -> Step:
-    """The gradient that reads what was kept, and does not compute it."""
+    """The gradient that reads the reserve space instead of computing it."""
     assert value is not None  # noqa: S101 - forward has it
     inputs = (*_padded(step.inputs, number), value)
     given, out = ([None if v is None else values[v].spec for v in each]

@@ -1,4 +1,4 @@
-"""How near a step comes to what its machine reaches: the least time it needs, by what it takes.
+"""Roofline of a step: the least time it needs on its machine, by its operations and bytes.
 
 Source: Williams, Waterman, Patterson, "Roofline: An Insightful Visual Performance Model for
 Multicore Architectures" (CACM 52(4), 2009).  The two roofs are measured: a matrix product, a copy.
@@ -23,10 +23,10 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a step does in a second; `share` of the roof above it, 1 where it is as fast.
+    """Rates of a step per second; `share` of the roof above it, 1 at the roof.
 
     An algorithm with fewer operations than are counted, as Winograd's, may lie above the roof, and
-    so may what finds its data in a cache.
+    so may a step whose data is in a cache.
     """
 
     flops: float

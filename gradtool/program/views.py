@@ -1,4 +1,4 @@
-"""Outputs that are windows on the storage of an input, where all their readers take that."""
+"""Outputs as views of an input, if all their readers take strided ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPERANDS = 2  # of a product to which nothing is added
 
 
 class Views:
-    """The readers of a graph's values, and the instances of what is recomputed."""
+    """The readers of a graph's values, and the instances of recomputed ones."""
 
     def __init__(self, graph: ir.Graph, kernel_of: Callable[[ir.Node], Kernel | None]) -> None:
         self._graph = graph
@@ -50,7 +50,7 @@ class Views:
         return windows if all(fit) else None
 
     def turns(self, value: ir.Value) -> bool:
-        """Whether a matrix had better lie by column: a gradient that only its transpose is read of.
+        """Whether a matrix had better lie by column: a gradient whose transpose alone is read.
 
         That is then a view of it, and nothing is copied: `(A B)ᵀ = Bᵀ Aᵀ`.
         """
@@ -85,7 +85,7 @@ class Views:
         return all(k is not None and k.strided for k in kernels)
 
     def _twins(self, value: ir.Value) -> list[ir.Value]:
-        """The instances of a value that is recomputed: they must all lie in the same way.
+        """The instances of a recomputed value: they must all lie in the same way.
 
         The bits of a matrix product depend on how its operands lie, and recomputing a value for
         some of its readers shall not change any bit.
@@ -106,7 +106,7 @@ def _reverses(node: ir.Node) -> bool:
 
 
 def _all_known(specs: Sequence[Any], found: Kernel) -> bool:
-    """Whether every host input that is present is a constant."""
+    """Whether every present host input is a constant."""
     return all(
         s is None or isinstance(s, np.ndarray) for slot, s in enumerate(specs) if slot in found.host
     )
