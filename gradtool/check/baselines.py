@@ -34,7 +34,7 @@ class BaselineDocument(MadeFor, MetricsRecord):
 
 @dataclass(frozen=True)
 class Baseline:
-    """What was recorded of a case, and what it was `made_for`: plan, kernels, sizes, options."""
+    """The recorded metrics of a case, and its `made_for` then: plan, kernels, sizes, options."""
 
     metrics: Metrics
     made_for: Mapping[str, Any]
@@ -52,7 +52,7 @@ def path_of(folder: Path, case: Case) -> Path:
 
 
 def read(folder: Path, case: Case) -> Baseline | None:
-    """What was recorded of a case; None if nothing was.
+    """The baseline of a case; None if there is none.
 
     Raises:
         UsageError: the file is there and no baseline.
@@ -131,7 +131,7 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def orphans(folder: Path, cases: Iterable[Case]) -> list[str]:
-    """Files in the folder of baselines that are of no case."""
+    """Files in the folder of baselines without a case."""
     known = {path_of(folder, case).name for case in cases}
     return sorted(path.name for path in folder.glob(f"*{SUFFIX}") if path.name not in known)
 

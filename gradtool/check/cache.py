@@ -1,4 +1,4 @@
-"""What was measured before, by the content of everything that it depends on."""
+"""Cache of earlier measurements, by the content of all their dependences."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ def put(key: str | None, metrics: Metrics) -> None:
 
 
 def key_of(case: Case) -> str | None:
-    """What the case is remembered by: all that it is, its files, gradtool and what it stands on.
+    """The cache key of a case: its settings, its files, gradtool and the versions it stands on.
 
-    None where a file is missing, a loss is a function whose code is not known, or nothing is
-    remembered.
+    None if a file is missing, a loss is a function of unknown code, or nothing is remembered.
     """
     if any(map(_is_path, case.gradient.get("loss", []))):
         return None
@@ -68,7 +67,7 @@ def _is_path(loss: str) -> bool:
 
 
 def _identity(path: Path) -> str:
-    """What tells whether a file of weights, too large to be read, is still the same."""
+    """The identity of a file of weights, too large to be read: name, size, times."""
     if not path.exists():
         return f"{path.name} absent"
     status = path.stat()
@@ -83,7 +82,7 @@ def _digest(path: Path) -> str:
 
 @cache
 def _standing() -> list[str]:
-    """Versions of all that a plan may depend on, and a hash of our own sources."""
+    """Versions of all dependences of a plan, and a hash of our own sources."""
     return [VERSION, _sources(), *_versions()]
 
 

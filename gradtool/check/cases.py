@@ -1,4 +1,4 @@
-"""What is checked: a model with sizes, a loss, a plan and limits."""
+"""The cases of a check: a model with sizes, a loss, a plan and limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MadeFor(TypedDict):
 
 
 class CaseRecord(MadeFor):
-    """A case, its model, and what it is planned for."""
+    """A case, its model, and the settings of its plan."""
 
     case: str
     group: Annotated[str, "The name of the table that the case is of."]
@@ -66,12 +66,12 @@ class Case:
 
     @property
     def path(self) -> Path:
-        """Where the model lies."""
+        """The path of the model."""
         return self.folder / self.model
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What it depends on beside its model, as paths from `folder`: plan, policy, class weights.
+        """Its files beside the model, as paths from `folder`: plan, policy, class weights.
 
         The last may be names in the model.
         """
@@ -90,7 +90,7 @@ class Case:
 
     @property
     def slug(self) -> str:
-        """The name in characters that every file system has; other names have other slugs."""
+        """The name in characters of every file system; other names have other slugs."""
         plain = _UNSAFE.sub("-", self.name).strip("-.")[:80]
         if _PLAIN.fullmatch(self.name) and len(self.name) <= 80:
             return plain
@@ -99,12 +99,12 @@ class Case:
 
     @property
     def planned_for(self) -> Kernels:
-        """The kernels that the step is planned for."""
+        """The kernels of the planned step."""
         return kernels_of({"kernels": AUTO, "exact_conv": False, **self.kernels})
 
     @property
     def made_for(self) -> MadeFor:
-        """What a baseline is of, beside the model: plan, kernels, sizes and options."""
+        """The subject of a baseline beside the model: plan, kernels, sizes and options."""
         sizes = {f"shape of {name}": list(shape) for name, shape in self.shapes.items()}
         batch = {} if self.batch is None else {"batch of the first input": self.batch}
         values = {f"value of {name}": value for name, value in self.values.items()}
@@ -142,7 +142,7 @@ def chosen(cases: Sequence[Case], names: Iterable[str]) -> list[Case]:
 
 
 def _from(folder: Path, loss: str) -> str:
-    """A loss whose class weights, where they lie in a file, are looked for in a folder."""
+    """A loss whose class weights, if in a file, are looked for in a folder."""
     from gradtool.losses.settings import file_of
 
     name = file_of(loss)

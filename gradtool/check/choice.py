@@ -1,4 +1,4 @@
-"""The plan that a case is checked with."""
+"""The plan of a case."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ class Choice:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that the plan depends on."""
+        """The files of the plan."""
         policy = self.policy or ""
         found = (self.asked.get("plan"), policy if policy.endswith(".toml") else None)
         return tuple(path for path in found if path)
 
     @property
     def optimizer(self) -> str:
-        """What updates the parameters: part of the graph, or if that is given of the budget."""
+        """The optimizer of the parameters: part of the graph, or if given of the budget."""
         return str(self.asked.get("optimizer", "none"))
 
     def without_optimizer(self) -> Choice:
-        """The same plan of a graph that has the state of the optimizer in it, so that it counts."""
+        """The same plan of a graph with the optimizer's state in it, so that it counts."""
         asked = {key: value for key, value in self.asked.items() if key != "optimizer"}
         return replace(self, asked=asked)
 
     def strategy(self, folder: Path) -> Strategy:
-        """What plans a training graph; files are looked for in `folder`.
+        """The strategy for planning a training graph; files are looked for in `folder`.
 
         Raises:
-            UsageError: what was chosen cannot be read or does not go together.
+            UsageError: the choice cannot be read or combined.
         """
         from gradtool.planning.recompute.policy import POLICIES, policy_named
         from gradtool.workloads import strategies

@@ -1,4 +1,4 @@
-"""The files beside a model that hold its external data."""
+"""The files of external data beside a model."""
 
 from __future__ import annotations
 

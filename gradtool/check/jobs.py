@@ -1,4 +1,4 @@
-"""Cases measured side by side, each in a process that others do not die with."""
+"""Cases measured side by side, each in a process whose death spares the others."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def outcomes(
     cached: bool = False,
     advance: Callable[[], object] = lambda: None,
 ) -> list[Outcome]:
-    """What measuring each case comes to, in the order of the cases.
+    """The outcomes of measuring cases, in their order.
 
     At most `jobs` are measured at once: as many as there are processors by default.  `advance` is
-    called once for each.  What `run` measures is never taken from what is `cached`.
+    called once for each.  Measurements of `run` are never taken from the cache (`cached`).
     """
     keys = [key_of(case) if cached and not run else None for case in cases]
     found: dict[int, Outcome] = {}
@@ -56,7 +56,7 @@ def outcomes(
 
 
 def outcome_of(case: Case, *, run: bool = False) -> Outcome:
-    """What measuring a case comes to, whatever it is; no error says where the folder lies."""
+    """The outcome of measuring a case, whatever it is; no error tells the folder."""
     try:
         return Outcome(measure(case, run=run))
     except GradtoolError as error:
@@ -99,7 +99,7 @@ def _alone(case: Case, *, run: bool) -> Outcome:
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that begin afresh, as a copy of this one may hold locks of its threads.
+    """Fresh processes, as a copy of this one may hold locks of its threads.
 
     They leave an interrupt to this process, which then ends them at once, and end with it where it
     is killed.
@@ -122,7 +122,7 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _begin(folders: Sequence[str]) -> None:
-    """Look for named modules where the parent does, leave interrupts to it, do not outlive it.
+    """Find named modules like the parent, leave interrupts to it, do not outlive it.
 
     A worker holds both ends of the pipe that it waits on, so that it would wait for ever.
     """

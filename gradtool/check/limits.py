@@ -78,7 +78,7 @@ def _cases(path: str, arguments: Mapping[str, Any], root: Path) -> list[Case]:
 
 @contextmanager
 def _file_of(model: Any) -> Iterator[str]:
-    """The path of a model, written for as long as this lasts where it has none."""
+    """The path of a model, written temporarily if it has none."""
     if isinstance(model, (str, os.PathLike)):
         yield os.fspath(model)
         return
@@ -108,7 +108,7 @@ def _write(model: Any, path: Path) -> None:
 
 
 def _lines(judged: Judged, metrics: Metrics) -> Iterator[str]:
-    """What is over its limit, and the largest tensors held at the peak."""
+    """The broken limits, and the largest tensors at the peak."""
     name = judged.case.name
     for sentence in explanation(judged):
         yield f"{name}: {escape(sentence)}"

@@ -58,7 +58,7 @@ def measure(case: Case, *, run: bool = False) -> Metrics:
 
 
 def _training(case: Case) -> tuple[ir.Model, Choice, list[str]]:
-    """The training graph of a case, the plan of that, and what is to be said about it.
+    """The training graph of a case, its plan, and its warnings.
 
     A forward model gets the updates of the plan's optimizer, as `gradtool recompute` gives it; the
     budget of a model that holds its gradients is for the state as well.
@@ -101,7 +101,7 @@ def _planned(work: Workload, found: Planned) -> dict[str, int | None]:
 
 
 def _measured(work: Workload, found: Planned) -> dict[str, int | None]:
-    """What a step takes that runs where its kernels do, with inputs drawn at random."""
+    """The measured bytes of a step on the device of its kernels, with random inputs."""
     from gradtool.exec import inputs
     from gradtool.exec.run import execute, home
     from gradtool.ops.shared.runtime_limits import limited

@@ -17,7 +17,7 @@ _SECONDS = 600
 
 
 class Revision:
-    """A revision of the repository that a folder lies in, whose files are written to `into`."""
+    """A revision of a folder's repository, whose files are written to `into`."""
 
     def __init__(self, ref: str, folder: Path, into: Path) -> None:
         """Look the revision up.
@@ -44,7 +44,7 @@ class Revision:
         self.commit = found.printed.decode("ascii").strip()
 
     def _depth(self) -> str:
-        """What to do where only a part of the history is there."""
+        """The advice for a clone with a part of the history."""
         shallow = _git(self.root, "rev-parse", "--is-shallow-repository")
         return ": this clone is shallow, so fetch it first" if b"true" in shallow.printed else ""
 
@@ -71,7 +71,7 @@ class Revision:
         return replace(case, folder=here, model=os.path.relpath(model, here))
 
     def _before(self, case: Case, configuration: Path) -> Case | None:
-        """The case of today with the path that its model had; None where there was no such case."""
+        """The case of today with its model's former path; None if there was no such case."""
         from gradtool.check.config import load
 
         path = self._extract(configuration)
@@ -120,7 +120,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class _Done:
-    """What git printed, and if it failed its last words."""
+    """The output of git, and its last words if it failed."""
 
     printed: bytes
     failed: bool
@@ -153,7 +153,7 @@ def _git(folder: Path, *arguments: str, into: IO[bytes] | None = None) -> _Done:
 
 
 def _reason(told: bytes) -> str:
-    """The first of what git complains about, in one line."""
+    """The first complaint of git, in one line."""
     lines = [line for line in told.decode("utf-8", "replace").splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: "))] or lines
     return fatal[0].partition(": ")[2] or fatal[0] if fatal else "git does not say why"

@@ -1,4 +1,4 @@
-"""A run of the gate, ready to be told, and the sentences that all media share."""
+"""A run of the gate, ready to be told, and the sentences shared by all media."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TINY = 0.0005  # a share that a percentage shows as nothing
 
 @dataclass(frozen=True)
 class GateRun:
-    """The verdicts, and the configuration that they are of as a path for links.
+    """The verdicts, and the path of their configuration for links.
 
     `base` is the revision compared with, empty where baselines are.
     """
@@ -28,17 +28,17 @@ class GateRun:
 
     @property
     def failed(self) -> tuple[Judged, ...]:
-        """The cases that the gate is closed to."""
+        """The cases rejected by the gate."""
         return tuple(each for each in self.judged if each.failed)
 
 
 def deciding(judged: Judged) -> Change | None:
-    """The metric that the verdict is told by: a broken one, else the first."""
+    """The metric shown for the verdict: a broken one, else the first."""
     return judged.changes[0] if judged.changes else None
 
 
 def change(found: Change) -> str:
-    """How much a metric grew: in %, or in its unit where that shows nothing."""
+    """The growth of a metric: in %, or in its unit if that shows nothing."""
     if found.baseline is None or not found.delta:
         return ""
     if not found.baseline or abs(found.delta) < _TINY * found.baseline:
@@ -64,7 +64,7 @@ def explanation(judged: Judged) -> list[str]:
 
 
 def culprits(judged: Judged, most: int = 3) -> str:
-    """The tensors that grew most, in one line; empty where none is known."""
+    """The tensors of most growth, in one line; empty if none is known."""
     found = deciding(judged)
     rows = [g for g in judged.grown if g.kind == "tensor"] or list(judged.grown)
     if found is None or not rows:
@@ -78,7 +78,7 @@ def culprits(judged: Judged, most: int = 3) -> str:
 
 
 def headline(gate: GateRun) -> str:
-    """How many cases there are, and how many failed."""
+    """The number of cases, and of failed ones."""
     said = count(len(gate.judged), "case")
     against = f" against {shorten(gate.base, 60)}" if gate.base else ""
     if not gate.failed:

@@ -65,7 +65,7 @@ def _plain(name: str) -> str:
 
 
 def _unlike(name: str, others: Sequence[str]) -> str:
-    """The name, with a number where another one is the same but for capitals."""
+    """The name, numbered if another one differs by capitals alone."""
     taken = {other.casefold() for other in others}
     numbered = (f"{name}-{number}" for number in count(2))
     return next(each for each in chain([name], numbered) if each.casefold() not in taken)
@@ -105,9 +105,9 @@ def _case_lines(case: Mapping[str, Any]) -> Iterator[str]:
 
 
 def added_to(text: str, section: str, path: Path) -> str:
-    """A file with our section at its end, in place of one that it may have.
+    """A file with our section at its end, in place of any it has.
 
-    What else is in it stays, byte for byte; what is added ends its lines as its last line does.
+    The rest of it stays, byte for byte; added lines end like its last line.
 
     Raises:
         UsageError: the file has our tables in a form that cannot be taken out by lines.
@@ -125,13 +125,13 @@ def added_to(text: str, section: str, path: Path) -> str:
 
 
 def _line_end(text: str) -> str:
-    """How the last line of a text ends, which may hold both kinds."""
+    """The line end of a text's last line; the text may hold both kinds."""
     ended = text.rpartition("\n")[0]
     return "\r\n" if ended.endswith("\r") else "\n"
 
 
 def _gap(text: str, ends: str) -> str:
-    """What gives a text an empty line at its end; nothing where it has one, or no line at all."""
+    """The line ends that give a text an empty last line; none if it has one, or no line at all."""
     if not text.endswith("\n"):
         return ends * 2 if text else ""
     return ends if text[:-1].rpartition("\n")[2].strip() else ""
@@ -169,7 +169,7 @@ def _ours(text: str) -> Any:
 
 
 def _others(text: str) -> dict[str, Any]:
-    """What a file says beside our tables."""
+    """The content of a file beside our tables."""
     document = tomllib.loads(text)
     tool = document.get("tool")
     if isinstance(tool, dict):

@@ -1,4 +1,4 @@
-"""How much a metric may grow: `peak:1%+1MiB` fails where both are exceeded."""
+"""Allowed growth of a metric: `peak:1%+1MiB` fails if both are exceeded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradtool.text.units import format_bytes, format_count, parse_bytes
 
 @dataclass(frozen=True)
 class Threshold:
-    """Growth of a metric that is let pass: a `share` of the baseline and so many units.
+    """Allowed growth of a metric: a `share` of the baseline and so many units.
 
     More than both fails.  `text` is how it was written.
     """
@@ -30,7 +30,7 @@ class Threshold:
 
 
 def parse_threshold(text: str) -> Threshold:
-    """The rule that `METRIC:AMOUNT` or `METRIC:AMOUNT+AMOUNT` means; an amount is `1%` or `1MiB`.
+    """The rule of `METRIC:AMOUNT` or `METRIC:AMOUNT+AMOUNT`; an amount is `1%` or `1MiB`.
 
     Raises:
         UsageError: there is no such metric, or an amount cannot be read or is given twice.

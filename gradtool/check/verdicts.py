@@ -19,7 +19,7 @@ FAILED: tuple[Verdict, ...] = ("grew", "over limit", "new", "stale", "error")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What measuring a case came to: its metrics, or an error and its exit code."""
+    """The outcome of measuring a case: its metrics, or an error and its exit code."""
 
     metrics: Metrics | None
     error: str = ""
@@ -28,7 +28,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Rules:
-    """How strict to be beside the rules of a case, which `fail_on` replaces where it is given.
+    """The strictness beside the rules of a case, which a given `fail_on` replaces.
 
     `base` is the revision that the baselines are planned from, empty where they were recorded.
     """
@@ -53,7 +53,7 @@ class Change:
 
     @property
     def delta(self) -> int:
-        """How much it grew."""
+        """The growth in the metric's unit."""
         return 0 if self.baseline is None else self.now - self.baseline
 
 
@@ -129,7 +129,7 @@ def _verdict(
 def _changes(
     case: Case, before: Metrics | None, now: Metrics, thresholds: Sequence[Threshold]
 ) -> Iterator[Change]:
-    """The metrics that rules and limits are of, in their order; the peak if there are none."""
+    """The metrics of rules and limits, in their order; the peak if there are none."""
     named = dict.fromkeys([*(t.metric for t in thresholds), *case.limit]) or {"peak": None}
     if "measured-arena" in now.values:
         named["measured-arena"] = None
@@ -166,7 +166,7 @@ def _reasons(case: Case, baseline: Baseline | None, verdict: Verdict, base: str)
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What the baseline was made for, where that is something else than the case."""
+    """Differences between a baseline's subject and the case."""
     for key in now:
         if before.get(key) != now[key]:
             old, new = _said(before.get(key)), _said(now[key])
@@ -182,7 +182,7 @@ def _said(value: object) -> str:
 def _unchecked(
     case: Case, before: Metrics | None, now: Metrics, thresholds: Sequence[Threshold]
 ) -> Iterator[str]:
-    """The rules and limits that nothing could be held against."""
+    """The rules and limits without anything to hold against."""
     for metric in case.limit:
         if metric not in now.values:
             yield f"limit {metric} was not checked: {_missing(metric)}"

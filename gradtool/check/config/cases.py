@@ -31,7 +31,7 @@ LONGEST = 100  # characters of the name of a case
 def cases_of(
     found: object, path: Path, number: int, line: int, rules: Sequence[Threshold]
 ) -> Iterator[Case]:
-    """The cases of the table that is the `number`-th of the configuration at `path`.
+    """The cases of the `number`-th table of the configuration at `path`.
 
     `rules` are those of a table that has none.
 
@@ -68,7 +68,7 @@ def cases_of(
 
 
 def thresholds(table: Table, default: Sequence[Threshold]) -> tuple[Threshold, ...]:
-    """The rules under `fail-on`, or the default where there is no such key."""
+    """The rules under `fail-on`, or the default without such a key."""
     if "fail-on" not in table:
         return tuple(default)
     try:
@@ -111,7 +111,7 @@ def _shapes(table: Table) -> dict[str, tuple[int, ...]]:
 
 
 def _values(table: Table) -> dict[str, Any]:
-    """The value of each input that has one: a number, true or false, or a list of those."""
+    """The given values by input: a number, true or false, or a list of those."""
     values = table.named("set")
     for name, given in values.found.items():
         listed = given if isinstance(given, list) else [given]

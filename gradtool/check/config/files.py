@@ -1,4 +1,4 @@
-"""Where a configuration lies: `gradtool.toml`, or `[tool.gradtool]` of `pyproject.toml`."""
+"""Files of a configuration: `gradtool.toml`, or `[tool.gradtool]` of `pyproject.toml`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def find(start: Path) -> Path | None:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[int]]:
-    """The tables of a configuration, and the line at which each case begins, where that is known.
+    """The tables of a configuration, and the first line of each case, if known.
 
     Raises:
         UsageError: the file cannot be read, is no TOML, or holds no configuration of ours.
@@ -57,7 +57,7 @@ def _read(path: Path) -> str:
 
 
 def _section(text: str, path: Path) -> dict[str, Any] | None:
-    """What of a file is ours: all of it, or `[tool.gradtool]` where there is a `[tool]`."""
+    """Our part of a file: all of it, or `[tool.gradtool]` if there is a `[tool]`."""
     document = toml.parsed(text, path)
     if path.name != SHARED and "tool" not in document:
         return document

@@ -1,7 +1,6 @@
-"""Where the files of a configuration may lie: in its repository, wherever links lead.
+"""Confinement of a configuration's files to its repository, wherever links lead.
 
-A configuration is somebody else's as often as not: what it names is looked into before anybody has
-read it.
+A configuration is somebody else's as often as not: its files are opened before anybody has read it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ FLAG = "--allow-outside"
 
 
 def root_of(folder: Path) -> Path:
-    """The root of the repository that a folder lies in; the real folder where there is none."""
+    """The root of a folder's repository; the real folder if there is none."""
     real = folder.resolve()
     return next((each for each in (real, *real.parents) if (each / ".git").exists()), real)
 
@@ -28,7 +27,7 @@ def root_of(folder: Path) -> Path:
 def require(config: Config, *, found: bool) -> None:
     """Refuse a configuration that names files outside its repository.
 
-    One that was `found`, not named, has to lie there itself.
+    A configuration `found`, not named, has to lie there itself.
 
     Raises:
         UsageError: naming the file.
@@ -52,14 +51,14 @@ def require_case(case: Case, root: Path, where: str = "") -> None:
 
 
 def files_of(case: Case) -> Iterator[tuple[str, Path]]:
-    """The files of a case, and as what it names them."""
+    """The files of a case, each with its role."""
     yield f"model {case.model!r}", case.path
     for name in case.files:
         yield f"file {name!r}", case.folder / name
 
 
 def require_inside(path: Path, root: Path, where: str) -> None:
-    """Refuse a path that leads out of a folder, itself or the folder it is in.
+    """Refuse a path out of a folder, itself or the folder it is in.
 
     So is a pipe, which would be waited for without end.
 

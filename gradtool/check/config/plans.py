@@ -53,7 +53,7 @@ def _from_table(table: Table) -> Choice:
 
 
 def _read(table: Table, option: Option) -> Any:
-    """The value of a key, as what it is."""
+    """The value of a key, in its type."""
     key = option.key
     match option.kind:
         case "texts":
@@ -113,7 +113,7 @@ def _seconds(table: Table) -> float:
 
 
 def _said(asked: dict[str, Any]) -> str:
-    """What people call the plan: `budget 60%`, `min-cut slowdown 20%`, `checkpoints`."""
+    """The plan in words: `budget 60%`, `min-cut slowdown 20%`, `checkpoints`."""
     words = {"budget": "budget", "max_slowdown": "slowdown", "optimizer": "with", "seed": "seed"}
     parts = [asked["strategy"]] if "strategy" in asked else []
     parts += [f"{words[key]} {asked[key]}" for key in words if key in asked]

@@ -42,7 +42,7 @@ class Config:
 
     @property
     def folder(self) -> Path:
-        """Where the paths of the configuration start."""
+        """The folder from which paths of the configuration start."""
         return self.path.parent
 
 
@@ -71,7 +71,7 @@ def load(path: Path) -> Config:
 
 
 def require_no_code(config: Config) -> None:
-    """Refuse a configuration that has code imported: whoever wrote it may be anybody.
+    """Refuse a configuration that imports code: its author may be anybody.
 
     Raises:
         UsageError: naming file, case and key.
@@ -98,7 +98,7 @@ def _baseline(check: Table) -> str:
 
 
 def _distinct(cases: Sequence[Case], path: Path) -> None:
-    """Refuse cases of one name, or that would share a baseline."""
+    """Refuse cases of one name, or of one baseline."""
     seen: dict[str, Case] = {}
     for case in cases:
         other = seen.setdefault(case.slug.casefold(), case)

@@ -15,7 +15,7 @@ _LONGEST = 60  # characters of a wrong value in a message
 
 
 class Table:
-    """A table of which only `known` keys may exist; `where` is what messages begin with."""
+    """A table of `known` keys alone; `where` begins its messages."""
 
     def __init__(self, found: object, where: str, known: Iterable[str]) -> None:
         self.where = where
@@ -36,7 +36,7 @@ class Table:
         raise UsageError(f"{self.where}: {key} is {_shown(self.found.get(key))}: write {wanted}")
 
     def text(self, key: str, default: str) -> str:
-        """A text that is not empty."""
+        """A nonempty text."""
         found = self.found.get(key, default)
         if not isinstance(found, str) or not found.strip():
             self.refuse(key, "a text")
@@ -66,14 +66,14 @@ class Table:
         return str(found)
 
     def size(self, key: str, *, least: int = 1) -> int | None:
-        """A whole number, None where there is none."""
+        """A whole number, None if absent."""
         found = self.found.get(key)
         if found is not None and not is_size(found, least):
             self.refuse(key, f"a whole number, at least {least}")
         return found
 
     def number(self, key: str) -> float | None:
-        """A positive number, None where there is none."""
+        """A positive number, None if absent."""
         found = self.found.get(key)
         if found is None:
             return None
@@ -86,7 +86,7 @@ class Table:
         return float(found)
 
     def table(self, key: str, known: Iterable[str]) -> Table:
-        """A table in this one, empty where there is none."""
+        """A table in this one, empty if absent."""
         return Table(self.found.get(key, {}), f"{self.where}: {key}", known)
 
     def named(self, key: str) -> Table:
