@@ -1,4 +1,4 @@
-"""What moved between two planned steps: by region, by operator, by tensor, by node."""
+"""Differences of two planned steps: by region, by operator, by tensor, by node."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Snapshot:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The parts that are known."""
+        """The known parts."""
         return tuple(
             part
             for part in PARTS
@@ -47,7 +47,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A number before and now, None on a side that has no such thing; `why` may be empty."""
+    """A number before and now, None on a side without it; `why` may be empty."""
 
     name: str
     before: int | None
@@ -56,7 +56,7 @@ class Moved:
 
     @property
     def delta(self) -> int:
-        """How much more it is now."""
+        """The growth."""
         return (self.now or 0) - (self.before or 0)
 
 
@@ -78,7 +78,7 @@ class Comparison:
 
 
 def compare(before: Snapshot, now: Snapshot) -> Comparison:
-    """What moved from one step to the other."""
+    """Compare one step with another."""
     totals = tuple(
         Moved(name, before.totals[name], now.totals[name])
         for name in before.totals
@@ -96,7 +96,7 @@ def compare(before: Snapshot, now: Snapshot) -> Comparison:
 
 
 def pairs(before: Sequence[Snapshot], now: Sequence[Snapshot]) -> list[tuple[Snapshot, Snapshot]]:
-    """The sides that belong together: one and one, else those of the same name.
+    """The pairs of sides to compare: one and one, else those of the same name.
 
     Raises:
         UsageError: no name is on both sides.
@@ -112,7 +112,7 @@ def pairs(before: Sequence[Snapshot], now: Sequence[Snapshot]) -> list[tuple[Sna
 
 
 def alone(sides: Sequence[Snapshot], matched: Sequence[Snapshot]) -> list[str]:
-    """The names of the sides that nothing was compared with."""
+    """The names of sides without a counterpart."""
     names = {side.name for side in matched}
     return [side.name for side in sides if len(sides) > 1 and side.name not in names]
 
@@ -132,7 +132,7 @@ def _numbers(before: Mapping[str, int], now: Mapping[str, int]) -> tuple[Moved, 
 
 
 def _tensors(before: Snapshot, now: Snapshot) -> tuple[tuple[Moved, ...], int]:
-    """The tensors of which more or less is held at the peak, and how many were renamed."""
+    """The tensors of more or fewer bytes at the peak, and the number of renamed ones."""
     old, new = before.tensors or {}, now.tensors or {}
     old = called_as(old, new)
     rows = []
@@ -160,7 +160,7 @@ def _tensors(before: Snapshot, now: Snapshot) -> tuple[tuple[Moved, ...], int]:
 def _why(
     name: str, before: tuple[Snapshot, Tensor | None], now: tuple[Snapshot, Tensor | None]
 ) -> str:
-    """What is different about a tensor, as people say it."""
+    """The difference of a tensor, in words."""
     (was, old), (is_now, new) = before, now
     if old is None:
         if name in was.in_place:

@@ -1,4 +1,4 @@
-"""The tensors and operators behind a plan, under the names that they have without it."""
+"""The tensors and operators behind a plan, under their names without recompute."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ REGIONS: Mapping[str, Region] = MappingProxyType(
 
 
 def all_tensors(plan: Plan) -> dict[str, Tensor]:
-    """Every tensor by the name that it has where nothing is computed again.
+    """Every tensor by its name without recompute.
 
-    Instances of a tensor that is computed again are one; it is as large as its largest.
+    Instances of a recomputed tensor are one; it is as large as its largest.
     """
     groups: dict[str, list[Buffer]] = {}
     for buffer in plan.buffers:
@@ -54,7 +54,7 @@ def tensors_of(plan: Plan) -> tuple[dict[str, Tensor], int]:
 
 
 def name_of(plan: Plan, buffer: Buffer) -> str:
-    """The name of a buffer's tensor where nothing is computed again."""
+    """The name of a buffer's tensor without recompute."""
     maker = plan.maker(buffer)
     if maker is None:
         return buffer.name
@@ -70,7 +70,7 @@ def first_name(plan: Plan, value: int) -> str:
 
 
 def _original(step: Step) -> str:
-    """The name of the step that a step repeats, else its own."""
+    """The name of a step's original, else its own."""
     return step.source if step.stage == "recompute" else step.name
 
 
@@ -79,7 +79,7 @@ def _unsuffixed(value: str, maker: Step) -> str:
 
 
 def _repeats(plan: Plan) -> Counter[str]:
-    """How many times tensors and workspaces are computed again, by name."""
+    """The number of recomputations of tensors and workspaces, by name."""
     from gradtool.planning.liveness import workspace_name
 
     found = Counter[str]()
@@ -116,7 +116,7 @@ def _tensor(plan: Plan, buffers: list[Buffer], again: int) -> Tensor:
 
 
 def operators_of(plan: Plan) -> dict[str, Operator]:
-    """What each operator runs and holds; of very many, those that hold and compute most."""
+    """The runs, work and bytes of each operator; of very many, the largest."""
     counts: dict[str, list[int]] = {}
     for step in plan.program.steps:
         again = step.stage == "recompute"
@@ -137,7 +137,7 @@ def _held(plan: Plan) -> Iterable[tuple[str, int]]:
 
 
 def region_peaks(plan: Plan) -> dict[str, int]:
-    """The most that each region takes at any step, in bytes, by metric."""
+    """The peak of each region, in bytes, by metric."""
     from gradtool.planning.packing import load_profile
 
     steps = len(plan.program.steps)

@@ -1,4 +1,4 @@
-"""Which tensors and operators made a metric grow, and why."""
+"""The tensors and operators behind the growth of a metric, with reasons."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BY_OPERATOR: dict[str, Callable[[Operator], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What takes more than before, in the unit of the metric; `baseline` is 0 for what is new."""
+    """A grown tensor or operator, in the unit of the metric; `baseline` is 0 for a new one."""
 
     name: str
     kind: Literal["tensor", "operator"]
@@ -41,16 +41,16 @@ class Grown:
 
     @property
     def growth(self) -> int:
-        """How much more it takes."""
+        """The growth in the unit of the metric."""
         return self.now - self.baseline
 
 
 def growth(before: Metrics, now: Metrics, metric: str = "peak") -> tuple[Grown, ...]:
     """The tensors, then the operators behind the growth of a metric: of each, the largest first.
 
-    What only happens to be held now comes after what changed itself.  Metrics of the peak
-    step count what is held there, those of a region what lies in it.  Tensors that only have
-    another name now are none of them.
+    Changed tensors come before those that only happen to be held now.  Metrics of the peak step
+    count the bytes held there, those of a region the bytes in it.  Tensors that only have another
+    name now are none of them.
     """
     if metric in _BY_OPERATOR:
         rows = _operators(before, now, _BY_OPERATOR[metric], LARGER)
@@ -68,7 +68,7 @@ def _largest(row: Grown) -> tuple[bool, int, str]:
 
 
 def _size_for(metric: str) -> Size:
-    """The bytes of a tensor that a metric counts."""
+    """The bytes of a tensor counted by a metric."""
     if metric in AT_PEAK:
         return lambda tensor: tensor.held
     regions = REGIONS.get(metric, (metric,))
@@ -93,7 +93,7 @@ def _tensors(before: Metrics, now: Metrics, size: Size) -> Iterator[Grown]:
 
 
 def _unlisted(before: Metrics) -> int:
-    """Bytes up to which a tensor may have been there without being listed."""
+    """The largest possible size of a tensor left out of the list."""
     if not before.left_out:
         return 0
     return min((tensor.bytes for tensor in before.tensors.values()), default=0)
@@ -120,7 +120,7 @@ def _why(name: str, tensor: Tensor, old: Tensor | None, before: Metrics, now: Me
 
 
 def _split(host: str, before: Metrics, now: Metrics) -> str:
-    """Why a value has a place of its own that lay in that of another one before."""
+    """The reason why a value has a place of its own instead of another one's."""
     said = f"no longer in the place of {host}"
     old, new = before.tensors[host], now.tensors.get(host)
     if new is None or old.op == new.op:

@@ -1,4 +1,4 @@
-"""What the gate knows of a planned step: its metrics, and the tensors and operators behind them.
+"""The metrics of a planned step for the gate, and the tensors and operators behind them.
 
 All numbers are whole and the same on every machine, but for those that are measured.
 """
@@ -21,7 +21,7 @@ Unit = Literal["bytes", "FLOPs", "steps"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric's unit, and what it is."""
+    """A metric's unit, and its description."""
 
     unit: Unit
     what: str
@@ -84,19 +84,19 @@ class Tensor:
 
     @property
     def likeness(self) -> tuple[object, ...]:
-        """All that tells a tensor but its names.
+        """All facts of a tensor but its names.
 
-        What backward computes may be counted among activations in a baseline.
+        Results of backward may be counted among activations in a baseline.
         """
         region = "activations" if self.region == TEMPORARIES else self.region
         return self.op, region, self.shape, self.dtype, self.held
 
 
 def called_as(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors before, each storage called by the value in it that it is called by now.
+    """The tensors before, each storage called by the value that names it now.
 
-    What that value is computed by is taken from now, too.  Of instances that went by one name,
-    those that go by another now are a tensor of their own.
+    The producer of that value is taken from now, too.  Instances of one name whose names differ now
+    are tensors of their own.
     """
     names = _renamed(before, now)
     found = {
@@ -114,7 +114,7 @@ def called_as(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[s
 
 
 def _lends(name: str, before: Mapping[str, Tensor], now: Mapping[str, Tensor], to: Tensor) -> bool:
-    """Whether so much less of a tensor is held now that another one is an instance of it before."""
+    """Whether a tensor holds so much less now that another one is an instance of it before."""
     if name not in before or name not in now:
         return False
     old = before[name]
@@ -122,7 +122,7 @@ def _lends(name: str, before: Mapping[str, Tensor], now: Mapping[str, Tensor], t
 
 
 def _renamed(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, str]:
-    """By name before, the name now, which no other storage has; of those only that changed."""
+    """By name before, the name now, of no other storage; only of those that changed."""
     gone, new = before.keys() - now.keys(), now.keys() - before.keys()
     found: dict[str, str] = {}
     for name in (n for n in now if n in new):
@@ -166,7 +166,7 @@ class TensorRecord(TypedDict):
 
 
 class MetricsRecord(TypedDict):
-    """The numbers of a planned step that every machine agrees on."""
+    """The numbers of a planned step, the same on every machine."""
 
     left_out: Annotated[Count, "Tensors that are not listed: smaller than those that are."]
     metrics: dict[str, Count]

@@ -1,4 +1,4 @@
-"""What may be compared, as one side of a comparison: a graph, a plan, a file that tells of one."""
+"""Sides of a comparison: a graph, a plan, a file that tells of one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Side = Graph | Plan | str | os.PathLike[str]
 
 
 def snapshot_of(side: Side, name: str, kernels: Asked = "auto") -> Snapshot:
-    """The snapshot of a side, which a file names itself; a graph is planned for `kernels`.
+    """The snapshot of a side; a file names itself, a graph is planned for `kernels`.
 
     Raises:
         UsageError: sizes of a graph are open, or a file cannot be read or tells of several plans.

@@ -1,4 +1,4 @@
-"""What can be compared, read as sides: a plan, the JSON of a report, a baseline, a plan file."""
+"""Sides read for comparison: a plan, the JSON of a report, a baseline, a plan file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def of_plan(name: str, plan: Plan, kept: Plan) -> Snapshot:
 
 
 def read_snapshots(path: str | os.PathLike[str]) -> list[Snapshot]:
-    """What a JSON file of ours holds: one side, or one for each model and plan in it.
+    """The sides in a JSON file of ours: one, or one for each model and plan in it.
 
     Raises:
         UsageError: the file cannot be read, or is none that can be compared.
@@ -80,7 +80,7 @@ def read_snapshots(path: str | os.PathLike[str]) -> list[Snapshot]:
 
 
 def is_plan_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a JSON file is a plan, which says more with the model that it is of.
+    """Whether a JSON file is a plan, which says more with its model.
 
     Raises:
         UsageError: the file cannot be read.
@@ -89,7 +89,7 @@ def is_plan_file(path: str | os.PathLike[str]) -> bool:
 
 
 def _snapshots(document: Mapping[str, Any], name: str) -> Iterator[Snapshot]:
-    """The sides of a document, told apart by what only each kind has."""
+    """The sides of a document, told apart by keys of one kind only."""
     if "order" in document:
         yield _plan_file(document, name)
     elif "metrics" in document and "tensors" in document:
@@ -114,7 +114,7 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[Snapshot]:
 
 
 def _kernels(document: Mapping[str, Any]) -> Kernels:
-    """The kernels that something is planned for: numpy's where nothing says so."""
+    """The kernels of a planned step: numpy's by default."""
     found = document.get("kernels", "numpy")
     if found not in KERNELS:
         raise ValueError(f"its kernels are none of {', '.join(KERNELS)}")
@@ -148,7 +148,7 @@ def _report(model: Mapping[str, Any]) -> Snapshot:
 
 
 def _also(row: Mapping[str, Any]) -> list[str]:
-    """The other values in the place of a tensor of a report, which may not say."""
+    """The other values in the place of a reported tensor, if the report says."""
     return [name for name in row.get("also", ()) if is_text(name)]
 
 
@@ -177,13 +177,13 @@ def _baseline(document: Mapping[str, Any], name: str) -> Snapshot:
 
 
 def _in_place(plan: Plan) -> frozenset[str]:
-    """The values that lie in the place of another tensor."""
+    """The values in the place of another tensor."""
     values = plan.program.values
     return frozenset(values[v].name for b in plan.buffers for v in plan.also(b))
 
 
 def _with_gaps(peak: int, regions: Mapping[str, int]) -> dict[str, int]:
-    """Bytes by region that add up to the peak."""
+    """Bytes by region, with gaps up to the peak."""
     return {**regions, FRAGMENTATION: peak - sum(regions.values())}
 
 
