@@ -1,1 +1,1 @@
-"""Several processes that train one model: what they say to each other, and how they are started."""
+"""Data-parallel and pipelined training on several processes: communication and launch."""

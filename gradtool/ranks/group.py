@@ -1,4 +1,4 @@
-"""What ranks do together, as one small class; alone, there is nothing to do.
+"""Collective operations of ranks as one small class; alone, they do nothing.
 
 A rank is a process.  All of them make the same calls in the same order.
 """
@@ -18,11 +18,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Lost(GradtoolError):
-    """Ranks that do not answer any more."""
+    """Ranks do not answer any more."""
 
 
 class Pending(Protocol):
-    """Something that goes on beside the work of a rank."""
+    """An operation in progress beside the work of a rank."""
 
     def test(self) -> bool:
         """Bring it forward; whether it is done."""
@@ -37,9 +37,9 @@ class Done:
 
 
 class Window:
-    """The rows of an array `[rows, …]` on each rank, of which any rank reads and adds to some.
+    """The rows of an array `[rows, …]` on each rank, for reads and sums by any rank.
 
-    Those whose rows they are need not take part.
+    The owners of rows need not take part.
     """
 
     def __init__(self, own: Array) -> None:
@@ -52,7 +52,7 @@ class Window:
         return Done()
 
     def add(self, rank: int, rows: Array, values: Array, *, largest: bool = False) -> Pending:
-        """Begin to add to different rows of a rank, `[n]`, in no order with what others add.
+        """Begin to add to different rows of a rank, `[n]`, in no order with additions of others.
 
         Or to leave the larger value there.
         """
@@ -61,13 +61,13 @@ class Window:
         return Done()
 
     def publish(self) -> None:
-        """Let others read what this rank has changed; they do when all have met after it."""
+        """Let others read this rank's changes; they do when all have met after it."""
 
     def flush(self) -> None:
-        """Return when all that this rank has added is there."""
+        """Return when all additions of this rank are there."""
 
     def collect(self) -> None:
-        """See what others have added, when all have met after they flushed it."""
+        """See the additions of others, when all have met after they flushed them."""
 
     def close(self) -> None:
         """End it, all ranks together."""
@@ -102,7 +102,7 @@ class Group:
         del pending
 
     def spread(self, data: Array, counts: Sequence[int], starts: Sequence[int]) -> Pending:
-        """Begin to send bytes to all ranks, each those that it has; not touched until that is done.
+        """Begin to gather the bytes of all ranks on all; not touched until that is done.
 
         Rank r has `counts[r]` of them, from `starts[r]` on, and in the end all ranks have all.
         """
@@ -121,7 +121,7 @@ class Group:
         into[:] = array
 
     def scatter(self, array: Array, counts: Sequence[int], own: Array, room: Array | None) -> None:
-        """Sum flat arrays over all ranks, each of which gets its part, among the nodes of a step.
+        """Reduce-scatter flat arrays over all ranks, among the nodes of a step.
 
         Rank r has `counts[r]` elements, in order.  With `room`, `[size, *own]`, they are added up
         in the order of ranks there.
@@ -130,33 +130,33 @@ class Group:
         own[:] = array
 
     def expose(self, array: Array) -> Window:
-        """Let all ranks read rows of an array where it lies; all do it together."""
+        """Let all ranks read rows of an array in place; all do it together."""
         return Window(array)
 
     def deliver(
         self, rows: Array, values: Array, cuts: Sequence[int], rooms: tuple[Array, Array]
     ) -> Iterator[tuple[Array, Array]]:
-        """Send rank r what lies from `cuts[r]` to `cuts[r + 1]`, among the nodes of a step.
+        """Send rank r the rows from `cuts[r]` to `cuts[r + 1]`, among the nodes of a step.
 
-        Rows are `[n]`, values `[n, …]`.  What each rank sends here comes in order of rank, in
-        `rooms` that have place for the most that one sends; the next overwrites it.
+        Rows are `[n]`, values `[n, …]`.  Messages of all ranks come in order of rank, in `rooms`
+        with place for the largest; the next overwrites it.
         """
         del rooms
         yield rows[cuts[0] : cuts[1]], values[cuts[0] : cuts[1]]
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """What every rank gives, in order of rank."""
+        """The bytes of every rank, in order of rank."""
         return [data]
 
     def send(self, data: Array, to: int, tag: int) -> Pending:
         """Begin to send bytes to another rank; they are not touched until that is done.
 
-        What two ranks send each other under one `tag` comes in its order.
+        Messages between two ranks under one `tag` keep their order.
         """
         raise NotImplementedError("a rank alone has nobody to send to")
 
     def receive(self, data: Array, of: int, tag: int) -> None:
-        """Return with the bytes that another rank has sent.
+        """Return the bytes sent by another rank.
 
         Raises:
             Lost: it has not in time.
@@ -180,7 +180,7 @@ ALONE = Group()
 
 
 def share(count: int, rank: int, size: int) -> slice:
-    """The part of `count` things that a rank has: all parts differ by one at most."""
+    """A rank's part of `count` things: all parts differ by one at most."""
     return slice(count * rank // size, count * (rank + 1) // size)
 
 
@@ -189,6 +189,6 @@ def total(group: Group, number: float) -> float:
     return math.fsum(group.gather(np.array(number, np.float64)))
 
 
-def anywhere(group: Group, given: bool) -> bool:  # noqa: FBT001 - it is what is asked
+def anywhere(group: Group, given: bool) -> bool:  # noqa: FBT001 - the value reduced
     """Whether something holds on any rank."""
     return bool(group.gather(np.array(given)).any())

@@ -1,15 +1,14 @@
 """Ranks on this machine, started by an MPI's own `mpiexec` and looked after until they end.
 
-What an engine says about ranks that died is different for each; here it is one line.  So results
-go to a file, ranks mark what they write to stderr, one line each, and what else arrives on any of
-the two is the engine's:
+Messages of engines about ranks that died differ; here it is one line.  So results go to a file,
+ranks mark their lines on stderr, and anything else on either of the two is the engine's:
 
     ␞text           a line for people
     ␟begun R PID    rank R is a process
     ␟step R N       rank R begins step N
 
-An engine that ends ranks may drop what they have just written, so the last line of the first one
-that ends all is in a file as well, below its exit code.
+An engine that ends ranks may drop their last output, so the last line of the first one that ends
+all is in a file as well, below its exit code.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def run(arguments: Sequence[str], ranks: int, out: Callable[[bytes], object]) ->
 
 
 def starter(ranks: int) -> list[str]:
-    """How the MPI that mpi4py finds starts ranks here."""
+    """The command of mpi4py's MPI to start ranks here."""
     engine = _needs()
     places = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
     path = os.pathsep.join([*places, os.environ.get("PATH", "")])
@@ -69,7 +68,7 @@ def starter(ranks: int) -> list[str]:
 
 
 def _needs() -> list[str]:
-    """What the `mpiexec` of the MPI that mpi4py finds needs, to start ranks on a few cores.
+    """The options that `mpiexec` of mpi4py's MPI needs to start ranks on a few cores.
 
     Asked in a process of its own: an MPI that is initialized here would be that of one rank.
 
@@ -94,7 +93,7 @@ def _needs() -> list[str]:
 
 @dataclass
 class _Launched:
-    """A command that is started on ranks, and what is known of them."""
+    """A command on ranks, and their known state."""
 
     command: Sequence[str]
     ranks: int
@@ -111,7 +110,7 @@ class _Launched:
         environment = child.environment(**{MARKED: str(self.results)})
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         environment.setdefault("OMP_NUM_THREADS", str(max(cores // self.ranks, 1)))
-        process = subprocess.Popen(  # noqa: S603 - ourselves, by the MPI that is installed
+        process = subprocess.Popen(  # noqa: S603 - ourselves, by the installed MPI
             self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
         )  # fmt: skip
@@ -137,7 +136,7 @@ class _Launched:
             raise GradtoolError(self._death())
 
     def _death(self) -> str:
-        """Which rank has died, and how, by what the engine says of it."""
+        """The rank that died, and its signal, by the engine's messages."""
         noise = " ".join(self.noise)
         dead, how = _DEAD.search(noise), _SIGNAL.search(noise)
         rank = None
@@ -156,7 +155,7 @@ class _Launched:
         )
 
     def _read(self, stream: Any) -> None:
-        """Tell what ranks say from what they tell and from what the engine says."""
+        """Sort lines into messages of ranks, their marks and messages of the engine."""
         for raw in stream:
             line = raw.decode(errors="replace").rstrip("\n")
             said, told = line.find(SAYS), line.find(TELLS)
@@ -177,7 +176,7 @@ class _Launched:
 
     @contextmanager
     def _passing_on(self) -> Iterator[None]:
-        """Ctrl-C goes to the ranks, which end after the step; asked twice, they end at once."""
+        """Pass Ctrl-C to the ranks, which end after the step; asked twice, they end at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -216,7 +215,7 @@ def _show(line: str) -> None:
 
 
 class Said(GradtoolError):
-    """A rank has said what went wrong."""
+    """A rank has told its error."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -238,7 +237,7 @@ class Marks(io.TextIOBase):
         self._stream, self._rest, self._last = stream, "", ""
 
     def write(self, text: str) -> int:
-        """Write what is a line by now."""
+        """Write the complete lines so far."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             self._put(f"{SAYS}{line}")
@@ -250,7 +249,7 @@ class Marks(io.TextIOBase):
         self._put(TELLS + " ".join(map(str, words)))
 
     def end_all(self, code: int) -> None:
-        """All ranks are ended by this one, which has said why; the first who says so counts."""
+        """End all ranks by this one, which has said why; the first who says so counts."""
         path = Path(os.environ[MARKED]).with_name(ENDED)
         with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
             file.write(f"{code}\n{self._last}")
@@ -259,7 +258,7 @@ class Marks(io.TextIOBase):
         os.write(self._stream.fileno(), f"{line}\n".encode(errors="replace"))
 
     def fileno(self) -> int:
-        """That of the stream."""
+        """The stream's file descriptor."""
         return int(self._stream.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Ranks in a line, each of which has a stage of a model: what goes from one to the next."""
+"""Ranks in a line, each with a stage of a model: the messages from one to the next."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Line:
         self._leaving: dict[tuple[int, int], Pending] = {}
 
     def send(self, array: Array, to: int, slot: int) -> None:
-        """Begin to send an array to the stage that is `to` further; not touched until it arrived.
+        """Begin to send an array `to` stages further; not touched until it arrived.
 
-        What went through the same slot before has arrived then.
+        Earlier messages through the same slot have arrived then.
 
         Raises:
             Lost: that stage has not taken it in time.
@@ -27,7 +27,7 @@ class Line:
         self._leaving[to, slot] = self.group.send(flat, self.group.rank + to, slot)
 
     def sent(self, to: int, slot: int) -> None:
-        """Wait until what is in a slot has arrived."""
+        """Wait until the message in a slot has arrived."""
         pending = self._leaving.pop((to, slot), None)
         if pending is not None:
             self.group.wait(pending)
@@ -38,7 +38,7 @@ class Line:
             self.sent(to, slot)
 
     def receive(self, array: Array, of: int, slot: int) -> None:
-        """Wait for an array from the stage that is `of` further.
+        """Wait for an array from the stage `of` further.
 
         Raises:
             Lost: nothing came in time.
@@ -47,6 +47,6 @@ class Line:
         self.group.receive(flat, self.group.rank + of, slot)
 
     def bring_forward(self) -> None:
-        """Ask the engine how far it is with what leaves, which brings that forward."""
+        """Test pending messages, which makes the engine progress them."""
         for pending in self._leaving.values():
             pending.test()

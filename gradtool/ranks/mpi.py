@@ -1,4 +1,4 @@
-"""Ranks that an MPI has started, reached through mpi4py.
+"""Ranks started by an MPI, reached through mpi4py.
 
 Sums are begun without waiting, and come forward when somebody asks how far they are: between the
 steps of backward.  Nobody waits longer than `timeout`, so that a rank that hangs ends all.
@@ -43,7 +43,7 @@ def available(what: str) -> Any:
 
 
 class Ranks(Group):
-    """All ranks that were started together."""
+    """All ranks started together."""
 
     def __init__(self, *, timeout: float, ordered: bool = False) -> None:
         """`timeout` in seconds; with `ordered`, numbers are added in the order of ranks."""
@@ -108,7 +108,7 @@ class Ranks(Group):
         self._until(_Request(request).test)
 
     def scatter(self, array: Array, counts: Sequence[int], own: Array, room: Array | None) -> None:
-        """Sum arrays of all ranks, of which each gets its own part."""
+        """Sum arrays of all ranks, each receiving its own part."""
         mpi = self._mpi
         if room is None:
             kind = self._types[array.dtype]
@@ -170,7 +170,7 @@ class Ranks(Group):
 
     @property
     def where(self) -> str:
-        """In which step this rank is, for people."""
+        """The step of this rank, for people."""
         return f"in step {self.step}" if self.step else "before the first step"
 
     def abort(self, code: int) -> Never:
@@ -199,7 +199,7 @@ class Ranks(Group):
             raise Lost(world._said(world._silent()))  # noqa: SLF001 - of this class
 
     def _silent(self) -> list[int]:
-        """The ranks that do not say that they wait as well."""
+        """The ranks that send no alarm, not waiting as this one does."""
         others = [rank for rank in range(self.size) if rank != self.rank]
         word, heard = np.zeros(1, np.uint8), np.empty((self.size, 1), np.uint8)
         sent = [self._alarm.Isend(word, other) for other in others]
@@ -259,7 +259,7 @@ class _Ordered:
         queue.append(self)
 
     def test(self) -> bool:
-        """Bring forward those that were begun before, then this one."""
+        """Bring forward requests begun before, then this one."""
         for each in list(self._queue):
             if not each._request.Test():  # noqa: SLF001 - another of this class
                 break

@@ -6,7 +6,7 @@ import os
 
 from gradtool.text.extras import install
 
-STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # set for a rank by what started it
+STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # set for a rank by its launcher
 MISSING = (
     f"{{what}} takes MPI: {install('mpi')} brings mpi4py and an MPI; where a system has one, "
     "pip install mpi4py"

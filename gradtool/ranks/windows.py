@@ -1,7 +1,7 @@
-"""Rows on other ranks that this one reads, and adds to, by MPI's one-sided communication.
+"""Rows on other ranks, read and added to by MPI's one-sided communication.
 
 A rank asks for rows under a shared lock that all hold from the beginning to the end (passive
-target): whose rows they are does nothing for it but to be in a call of MPI now and then.
+target): the owner does nothing for it but to be in a call of MPI now and then.
 
 Source: MPI 4.1, chapter 12 (one-sided communications).
 """
@@ -58,14 +58,14 @@ class RowWindow(Window):
         self._row.Free()
 
     def _rows(self, rows: Array) -> Any:
-        """A type of MPI that is these rows of a window, one after the other."""
+        """The MPI type of these rows of a window, one after the other."""
         made = self._row.Create_indexed_block(1, rows.astype(np.int32))
         made.Commit()
         return made
 
 
 class _Transfer:
-    """A request of MPI, and the type that it goes by."""
+    """A request of MPI, and its type."""
 
     def __init__(self, request: Any, kind: Any) -> None:
         self._request, self._kind = request, kind
@@ -78,6 +78,6 @@ class _Transfer:
 
 
 def _kind(mpi: Any, dtype: np.dtype[Any]) -> Any:
-    """The type of MPI by which rows are added; those of other types are only read, as bytes."""
+    """The MPI type for adding rows; rows of other types are only read, as bytes."""
     known = {np.float32: mpi.FLOAT, np.float64: mpi.DOUBLE, np.int64: mpi.INT64_T}
     return known.get(dtype.type, mpi.BYTE)
