@@ -29,7 +29,7 @@ STEP, EVALUATION = "step.onnx", "eval.onnx"
 
 
 class ModelRecord(TypedDict):
-    """The model that the kit was made of."""
+    """The source model of a kit."""
 
     file: Annotated[str, "The model that the kit was made of, from the folder of the kit."]
     sha256: Annotated[str, Keywords(pattern="^[0-9a-f]{64}$")]
@@ -135,7 +135,7 @@ class KitDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What merging needs of a manifest: where the model is, which one, the state, adapters."""
+    """The manifest as merging needs it: path and digest of the model, the state, adapters."""
 
     folder: Path
     model: str
@@ -146,12 +146,12 @@ class Manifest:
 
     @property
     def original(self) -> Path:
-        """The model that the kit was made of, where it was then."""
+        """The kit's source model, at its path then."""
         return self.folder / self.model
 
 
 def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> KitDocument:
-    """The manifest of a kit that lies in a folder.
+    """The manifest of a kit in a folder.
 
     `options` are those of stock onnxruntime that keep the memory plan of the step.
     """
@@ -190,7 +190,7 @@ def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> KitDocum
 
 
 def _interface(file: str, model: ir.Model, state_names: Sequence[str]) -> InterfaceRecord:
-    """What a model takes besides the state, which of the state it takes, and what it returns."""
+    """A model's inputs besides the state, its part of the state, and its outputs."""
     known = set(state_names)
     defaults = TrainingInfo.of(model).defaults
     given = [v for v in model.graph.inputs if v.name not in known and not v.is_initializer()]
@@ -203,7 +203,7 @@ def _interface(file: str, model: ir.Model, state_names: Sequence[str]) -> Interf
 
 
 def _described(value: ir.Value, defaults: Mapping[str, Any]) -> InputRecord:
-    """Name, type and shape, and the value to feed where there is a default."""
+    """Name, type and shape, and the default value if there is one."""
     shape = None
     if value.shape is not None:
         shape = [d if isinstance(d, int) else d.value for d in value.shape]
@@ -216,7 +216,7 @@ def _described(value: ir.Value, defaults: Mapping[str, Any]) -> InputRecord:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, which tells one model from another.
+    """The SHA-256 of a file, the identity of a model.
 
     Raises:
         UsageError: it cannot be read.
@@ -254,7 +254,7 @@ def read(folder: Path) -> Manifest:
 
 
 def _locations(found: object) -> dict[str, Location] | None:
-    """Where tensors belong that the model has not as such, if a manifest says so rightly."""
+    """The places of tensors that the model lacks as such, if a manifest has valid ones."""
     try:
         return read_locations(found)  # type: ignore[arg-type]
     except (TypeError, AttributeError):
@@ -262,7 +262,7 @@ def _locations(found: object) -> dict[str, Location] | None:
 
 
 def _adapters(found: object, names: AbstractSet[str]) -> tuple[Adapter, ...] | None:
-    """The adapters that a manifest describes, whose tensors are part of the state."""
+    """The adapters described by a manifest, whose tensors are part of the state."""
     try:
         adapters = read_adapters(found)  # type: ignore[arg-type]
     except TypeError:

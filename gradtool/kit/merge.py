@@ -1,4 +1,4 @@
-"""Trained weights written back into the file that a kit was made of."""
+"""Trained weights written back into the source model of a kit."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Parts:
-    """Two models without what they are trained on, and that; `source` is the original file."""
+    """Two models without their state, and the state; `source` is the original file."""
 
     step: ir.Model
     evaluation: ir.Model
@@ -73,7 +73,7 @@ def parts_of(model: ir.Model) -> Parts:
 
 
 def _roles(model: ir.Model) -> dict[str, Role]:
-    """What each tensor with a next value is for, by who reads it: updates, forward, or both."""
+    """The role of each tensor with a next value, by its readers: updates, forward, or both."""
     found: dict[str, Role] = {}
     for name in TrainingInfo.of(model).state:
         stages = {stage(use.node) for use in model.graph.initializers[name].uses()}

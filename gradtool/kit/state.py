@@ -43,7 +43,7 @@ def is_type(name: str) -> bool:
 def read(path: Path, entries: Sequence[Entry]) -> Reading:
     """The parameters and statistics of a state, from a safetensors file or a folder as of the kit.
 
-    What an optimizer remembers may be there, or be left out: only training needs it.
+    The optimizer's state may be there, or be left out: only training needs it.
 
     Raises:
         MissingData: a parameter or a statistic is absent.

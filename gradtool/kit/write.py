@@ -22,7 +22,7 @@ from gradtool.workloads.rewriting import Graph, model_of
 
 @dataclass(frozen=True)
 class Kit:
-    """A kit that was written: its `folder`, its `manifest`, and the bytes of all files (`size`)."""
+    """A written kit: its `folder`, its `manifest`, and the bytes of all files (`size`)."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -39,7 +39,7 @@ def write_kit(
     stock: bool = False,
     say: Callable[[str], object] | None = None,
 ) -> Kit:
-    """Write what a stock runtime trains a model with: a step, an evaluation, the state.
+    """Write a kit for training a model with a stock runtime: a step, an evaluation, the state.
 
     Args:
         graph: a whole training step, made with an optimizer, perhaps planned by `recompute` or
@@ -67,7 +67,7 @@ def write_kit(
     parts = parts_of(model_of(graph))
 
     def fill(made: Path) -> Kit:
-        """Write all files of the kit into a folder that nobody sees yet."""
+        """Write all files of the kit into a hidden folder."""
         for model, name in ((parts.step, manifest.STEP), (parts.evaluation, manifest.EVALUATION)):
             save(
                 model, made / name, barrier=True, portable=portable, marks=False,
@@ -98,7 +98,7 @@ def require_folder(folder: str | os.PathLike[str], *, force: bool) -> Path:
 
 
 def _is_of_a_kit(name: str) -> bool:
-    """Whether a name in a folder is one that kits give."""
+    """Whether a file name is one of a kit."""
     own = (manifest.FILE, manifest.STEP, manifest.EVALUATION, state.FILE, state.FOLDER)
     data = (f"{manifest.STEP}.", f"{manifest.EVALUATION}.")
     return name in own or (name.startswith(data) and name.endswith(".data"))
@@ -114,6 +114,6 @@ def _write_state(parts: Parts, made: Path) -> None:
 
 
 def _options(step: Path) -> dict[str, object]:
-    """The options of stock onnxruntime that a written step carries in its metadata."""
+    """The options of stock onnxruntime in a written step's metadata."""
     props = {entry.key: entry.value for entry in read.from_file(step).metadata_props}
     return dict(TrainingInfo.parse(props).ort_options)
