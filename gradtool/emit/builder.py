@@ -103,7 +103,7 @@ class Builder(Idioms):
         ) -> Tensor:
             return self.emit(op_type, inputs, outputs, attributes, like)
 
-        return emit  # not kept: what refers to itself is freed late, or never
+        return emit  # not kept: a reference cycle is freed late, or never
 
     def emit(
         self,
@@ -143,7 +143,7 @@ class Builder(Idioms):
         attributes: Sequence[ir.Attr],
         outputs: Sequence[Typed],
     ) -> ir.Node:
-        """Put a node where nodes are emitted now, with outputs of these types and shapes."""
+        """Put a node at the current point of emission, with outputs of these types and shapes."""
         name = self.names.fresh(f"{self.prefix}/{op_type}" if self.prefix else op_type)
         node = ir.Node(
             domain, op_type, inputs, attributes, name=name,
@@ -161,13 +161,13 @@ class Builder(Idioms):
         return node
 
     def tell(self, node: ir.Node) -> None:
-        """Tell who asked for it of a node that was emitted, and find its sizes."""
+        """Report an emitted node to whoever asked for it, and find its sizes."""
         self._index(node)
         if self.on_node is not None:
             self.on_node(node)
 
     def call(self, node: ir.Node) -> Hashable | None:
-        """What is looked at in a node but for what it reads; None where that can't be compared."""
+        """The facts of a node but for its inputs; None if they can't be compared."""
         return self._memo.call(node)
 
     def knows_elements(self, value: ir.Value) -> bool:
@@ -175,7 +175,7 @@ class Builder(Idioms):
         return not is_float(value) and self.context.get_symbolic_value(value) is not None
 
     def infer(self, node: ir.Node) -> None:
-        """Set type and shape of the outputs of `node`, and what follows from constants.
+        """Set type and shape of the outputs of `node`, and the values that follow from constants.
 
         Raises:
             ModelError: that fails.
@@ -260,7 +260,7 @@ class Builder(Idioms):
 
     @contextmanager
     def inside(self, graph: ir.Graph) -> Iterator[None]:
-        """Emit at the end of a subgraph, within the graph that nodes are emitted into now."""
+        """Emit at the end of a subgraph, within the current graph of emission."""
         outer = (self.graph, self.anchor, self.emitted)
         self.enclosing.append(self.graph)
         self.graph, self.anchor, self.emitted = graph, None, []
@@ -288,7 +288,7 @@ class Builder(Idioms):
     def at(self, anchor: ir.Node | None, *, stage: str, source: str, prefix: str) -> _Elsewhere:
         """Emit before `anchor` (None: at the end), on behalf of forward node `source`.
 
-        That is within the context that this returns.  Names of nodes begin with `prefix`.
+        This holds within the context returned.  Names of nodes begin with `prefix`.
         """
         graph = None if anchor is None else anchor.graph
         return _Elsewhere(self, (anchor, graph or self.graph, stage, source, prefix))
@@ -314,7 +314,7 @@ _Place = tuple[ir.Node | None, Any, str, str, str]
 
 
 class _Elsewhere:
-    """Lets a builder emit at a place, then where it did before; it is entered for every node."""
+    """A context of emission at another place, and back again after; entered for every node."""
 
     __slots__ = ("_op", "_place")
 

@@ -43,7 +43,7 @@ def clone(
 
 
 def rename(names: Names, graph: ir.Graph) -> None:
-    """New names for all that a copied subgraph defines."""
+    """New names for all definitions of a copied subgraph."""
     for each in (graph, *graph.subgraphs()):
         for value in (*each.inputs, *each.initializers.values()):
             value.name = names.fresh(value.name or "value")

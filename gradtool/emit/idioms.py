@@ -1,6 +1,6 @@
-"""Idioms of the builder: short names for what rules do all the time, for any shape.
+"""Idioms of the builder: short names for common operations of rules, for any shape.
 
-What a helper needs to know of sizes it asks of `sizing`.
+Helpers ask `sizing` for sizes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Idioms(Sizing):
         return self.Squeeze(x, axes) if axes else x
 
     def unsqueeze(self, x: Tensor, axes: int | Sequence[int]) -> Tensor:
-        """`x` with axes of size one inserted, so that they are at `axes` of the result."""
+        """`x` with axes of size one inserted, to lie at `axes` of the result."""
         axes = [axes] if isinstance(axes, int) else list(axes)
         return self.Unsqueeze(x, axes) if axes else x
 
@@ -186,7 +186,7 @@ class Idioms(Sizing):
         return x if list(x.shape) == list(like.shape) else self.Expand(x, self.shape(like))
 
     def unbroadcast(self, dy: Tensor, x: Tensor) -> Tensor:
-        """`dy` summed over the axes along which `x` was broadcast: it then has the shape of `x`.
+        """`dy` summed over the axes along which `x` was broadcast, to the shape of `x`.
 
         An axis whose sizes can't be compared now is decided at run time, from the shapes.
         """

@@ -1,8 +1,8 @@
-"""What the emission of nodes reads: recorded as questions, and asked again of other values.
+"""Reads of the emission of nodes: recorded as questions, and asked again of other values.
 
-While they are watched, the values that are given, the nodes that make them and their tensors are
-of classes that record which attributes are read, whoever reads them.  An emission is a function of
-the answers: where other values give the same ones, the same is emitted.
+While they are watched, the given values, their producers and their tensors are of classes that
+record which attributes are read, whoever reads them.  An emission is a function of the answers: for
+other values with the same ones, the same is emitted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gradtool.graph.predicates import is_float
 from gradtool.graph.tensors import elements
 
 Values = Sequence[ir.Value | None]
-Question = tuple[str, Any]  # what is asked, and the place of a value or a symbol
+Question = tuple[str, Any]  # a kind, and the place of a value or a symbol
 
-_FEW = 8  # elements: those of larger floats are asked for apart, weights are rarely looked into
+_FEW = 8  # elements: larger floats are asked for apart, weights are rarely read
 _OF_CALL = {"_attributes", "_domain", "_inputs", "_op_type", "_outputs", "_overload", "_version"}
 _OF_MAKER = {"_domain", "_op_type"}  # the answer to "_producer"
 _OF_TENSOR = {"dtype", "shape", "size", "nbytes", "absent"}  # the answer to "_const_value"
@@ -31,7 +31,7 @@ _current: list[Reads | None] = [None]  # the one that records, last
 
 
 class Reads:
-    """A record of what is read of values while a function runs.
+    """A record of the facts of values read while a function runs.
 
     `questions` are in the order of the first read; `closed` is set once something was read, or
     written, that cannot be asked of other values.
@@ -51,12 +51,12 @@ class Reads:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What was asked."""
+        """The questions asked."""
         return tuple(self._asked)
 
     @contextmanager
     def of(self, node: ir.Node) -> Iterator[None]:
-        """Record what is read of the values, and of `node`, whose call is known."""
+        """Record reads of the values, and of `node`, whose call is known."""
         op, self._node = self._op, node
         values = [v for v in self._places if isinstance(v, ir.Value)]
         makers = dict.fromkeys(n for v in values if (n := v.producer()) is not None)
@@ -79,19 +79,19 @@ class Reads:
             del op.find_symbol, op.context.get_symbolic_value
 
     def note(self, what: str, thing: object) -> None:
-        """Record that something is asked of a value, or of the value that has a tensor."""
+        """Record a question about a value, or about the value of a tensor."""
         for place in self._places.get(thing, ()):
             self._asked[what, place] = None
 
     def of_value(self, value: ir.Value, name: str) -> None:
-        """Record that an attribute of a value is read."""
+        """Record the read of a value's attribute."""
         if name in _ANSWERS:
             self.note(name, value)
         else:
             self.closed = True
 
     def of_node(self, node: ir.Node, name: str) -> None:
-        """Record that an attribute of a node is read: of one that makes a value little is told."""
+        """Record the read of a node's attribute: of a value's producer little is told."""
         told = _OF_CALL if node is self._node else _OF_MAKER
         self.closed = self.closed or name not in told
 
@@ -105,7 +105,7 @@ class Reads:
 
 
 class _Watched(AbstractSet[ir.Value]):
-    """The values that gradients are wanted of, and a record of which were looked for."""
+    """The values whose gradients are wanted, and a record of lookups in them."""
 
     def __init__(self, reads: Reads, values: AbstractSet[ir.Value]) -> None:
         self._reads, self._values = reads, values
@@ -125,7 +125,7 @@ class _Watched(AbstractSet[ir.Value]):
 
 @cache
 def _watching(kind: Any) -> Any:
-    """A class of the same layout, whose objects tell what is read of them, and what is written."""
+    """A class of the same layout, whose objects report reads and writes of their attributes."""
     own: dict[str, Any] = {"__slots__": ()}
     if issubclass(kind, ir.Value):
         own |= {name: _told(kind, name, Reads.of_value) for name in ir.Value.__slots__}
@@ -138,7 +138,7 @@ def _watching(kind: Any) -> Any:
 
 
 def _told(kind: Any, name: str, tell: Callable[[Reads, Any, str], None]) -> property:
-    """An attribute that is stored, in place of which a property tells of it."""
+    """A property in place of a stored attribute, which reports its reads."""
     stored = getattr(kind, name)
 
     def read(self: Any) -> Any:
@@ -156,7 +156,7 @@ def _told(kind: Any, name: str, tell: Callable[[Reads, Any, str], None]) -> prop
 
 
 def _told_of_tensor(kind: Any) -> Callable[[Any, str], Any]:
-    """What a tensor is, is told with `_const_value`; what it holds is a question of its own."""
+    """Attribute access of a tensor: facts are told with `_const_value`, elements are a question."""
     silent = _silent(kind.__getattribute__)
 
     def read(self: Any, name: str) -> Any:
@@ -171,7 +171,7 @@ def _told_of_tensor(kind: Any) -> Callable[[Any, str], Any]:
 
 
 def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function during which nothing is recorded: what reads a value is none of its facts."""
+    """A function during which nothing is recorded: the readers of a value are none of its facts."""
 
     def silent(*args: Any) -> Any:
         _current.append(None)
@@ -187,7 +187,7 @@ def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def answers(op: Builder, given: Values, questions: Sequence[Question]) -> tuple[Hashable, ...]:
-    """What values answer to questions that others were asked."""
+    """The answers of values to questions that others were asked."""
     return tuple(
         [
             _symbol(op, given, about) if what == "symbol" else _ANSWERS[what](op, given[about])  # type: ignore[arg-type]
@@ -197,7 +197,7 @@ def answers(op: Builder, given: Values, questions: Sequence[Question]) -> tuple[
 
 
 def _symbol(op: Builder, given: Values, symbol: str) -> Hashable:
-    """The place and axis where a size is found, or the value itself where it is not given."""
+    """The place and axis of a size, or the value itself if it is not given."""
     found = op.find_symbol(symbol)
     if found is None:
         return None
@@ -214,7 +214,7 @@ def _shape(_op: Builder, value: ir.Value) -> Hashable:
 
 
 def _tensor(_op: Builder, value: ir.Value) -> Any:
-    """What a tensor is; what it holds too, but for large floats."""
+    """The facts of a tensor; its elements too, but for large floats."""
     tensor = value.const_value
     if tensor is None:
         return None

@@ -21,7 +21,7 @@ from gradtool.graph.typed import Dim, Dims, Emit, Tensor
 
 
 class Sizing:
-    """Mixed into the builder, which has what is declared here; everything ends in `emit` calls."""
+    """A mixin of the builder, which has the members declared here; all ends in `emit` calls."""
 
     root: ir.Graph
     graph: ir.Graph
@@ -112,7 +112,7 @@ class Sizing:
         raise ModelError(f"the size {dim} can't be computed at run time: {how}")
 
     def _symbol(self, name: str, dim: ir.SymbolicDim) -> Tensor:
-        """Emit the size that a symbol stands for, which may follow from a multiple of it."""
+        """Emit the size of a symbol, which may follow from a multiple of it."""
         if name in self._defined:
             return self._defined[name]
         found = self.find_symbol(name)
@@ -130,7 +130,7 @@ class Sizing:
         return self._counted("Div", whole, self.constant([factor]))
 
     def _by_definition(self, name: str, dim: ir.SymbolicDim) -> Tensor:
-        """Emit what a symbol is the name of, and first what those in there are that no axis has."""
+        """Emit a symbol's definition, and before it those of its symbols that no axis has."""
         less = self.find_symbol(f"{name} - 1") if name.startswith(MORE) else None
         if less is not None:
             whole = self.Shape(less[0], start=less[1], end=less[1] + 1)
@@ -150,7 +150,7 @@ class Sizing:
         return found
 
     def _rounded(self, expr: Any, dim: ir.SymbolicDim) -> Tensor:
-        """Emit a quotient that is rounded down or up; the operator Div rounds towards zero."""
+        """Emit a quotient rounded down or up; the operator Div rounds towards zero."""
         import sympy
 
         over, under = sympy.fraction(sympy.together(expr.args[0]))
@@ -170,7 +170,7 @@ class Sizing:
         return result
 
     def _counted(self, operator: str, a: Tensor, b: Tensor) -> Tensor:
-        """Emit an operation on two sizes, of which the caller knows more than inference finds."""
+        """Emit an operation on two sizes, better known to the caller than to inference."""
         return self.emit(operator, (a, b), None, {}, like=a)
 
     def find_symbol(self, symbol: str) -> tuple[ir.Value, int] | None:
@@ -191,7 +191,7 @@ class Sizing:
         return self._symbols.get(symbol)
 
     def _index(self, node: ir.Node) -> None:
-        """Note the open sizes of a node that was emitted last, where those of all others are."""
+        """Note the open sizes of the node emitted last, if those of all others are noted."""
         if node.graph is self.root and self._indexed == len(self.root) - 1:
             self._learn(node.outputs)
 
@@ -211,12 +211,12 @@ def _is_quotient(expr: Any) -> bool:
 
 
 def _axis_of_name(name: str) -> str:
-    """The size that an axis may have of which a symbol is the name."""
+    """The size of an axis named by a symbol."""
     return f"{name} - 1" if name.startswith(MORE) else name
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """The inputs of a graph, then what its nodes produce."""
+    """The inputs of a graph, then the outputs of its nodes."""
     yield from graph.inputs
     for node in graph:
         yield from node.outputs
