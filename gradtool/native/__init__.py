@@ -18,5 +18,5 @@ GRAIN = 1 << 21
 
 
 def slots(multiplications: int) -> int:
-    """Parts of the workspace of a kernel that multiplies so often: few for little work."""
+    """The parts of a kernel's workspace by its number of products: few for little work."""
     return max(1, min(SLOTS, -(-multiplications // GRAIN)))

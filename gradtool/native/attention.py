@@ -38,7 +38,7 @@ WHOLE = 16  # floats: whole vectors for every instruction set
 
 
 class Shape(Protocol):
-    """Sizes and options, those of `gradtool.operators.attention.Shape`."""
+    """Sizes and options, as in `gradtool.operators.attention.Shape`."""
 
     @property
     def batch(self) -> int: ...
@@ -72,7 +72,7 @@ def panel_floats(depth: int, columns: int) -> int:
 
 
 def places_floats(depth: int, columns: int) -> int:
-    """The same of one that is read where it lies, if its rows are whole vectors everywhere."""
+    """The same of a matrix read in place, none if its rows are whole vectors everywhere."""
     return panel_floats(depth, columns) if columns % WHOLE else 0
 
 
@@ -92,7 +92,7 @@ def grad_work(
     n: Shape, masks: Sequence[Shaped] = (), of: Sequence[int] = (),
     dmasks: Sequence[Shaped | None] = (),
 ) -> int:  # fmt: skip
-    """Bytes of workspace of the gradients, of which `dmasks` are those of the masks `of`."""
+    """Bytes of workspace of the gradients; `dmasks` are those of the masks `of`."""
     return 4 * (_grad_floats(n) + Wanted.of(n, masks, of, dmasks, _slots(n)).floats)
 
 
@@ -129,7 +129,7 @@ def _masks(masks: Sequence[Array]) -> Array:
 
 
 def _check_gradient(mask: Array, dmask: Array | None) -> None:
-    """Refuse what is no gradient of a mask, or does not lie as it does."""
+    """Refuse an array other than a mask's gradient, or of another layout."""
     if mask.dtype == np.bool_:
         raise TypeError("a boolean mask has no gradient")
     if dmask is None:

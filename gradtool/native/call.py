@@ -50,7 +50,7 @@ class Call:
         self.run()
 
     def together(self) -> None:
-        """Run steps that touch nothing of one another, as many at once as there are threads."""
+        """Run independent steps, as many at once as there are threads."""
         library.load().handle.gt_run_together(*self.run.args)
 
     @staticmethod
@@ -86,7 +86,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Signature(Layout):
-    """What the kernel of a name takes: the address of its words."""
+    """The signature of a kernel by its name: the layout of its words, taken by address."""
 
     def address(self, instructions: str | None = None) -> Any:
         """The function in the library, of the fastest instruction set unless one is named."""
@@ -121,7 +121,7 @@ class Signature(Layout):
 
 
 def _address(kernel: str, name: str, array: Array) -> int:
-    """Where an array lies that a kernel may take."""
+    """The address of an array fit for a kernel."""
     if not array.flags.c_contiguous:
         raise TypeError(f"{kernel}: {name} is not contiguous")
     if array.dtype.kind == "f" and array.dtype != np.float32:
@@ -130,10 +130,10 @@ def _address(kernel: str, name: str, array: Array) -> int:
 
 
 def _number() -> int:
-    """The function that reads a number."""
+    """The function for reading a number."""
     return ctypes.cast(library.load().handle.gt_number, ctypes.c_void_p).value or 0
 
 
 def _field(words: ctypes.Structure, name: str) -> int:
-    """Where a field lies."""
+    """The address of a field."""
     return ctypes.addressof(words) + int(getattr(type(words), name).offset)

@@ -1,4 +1,4 @@
-"""Which native kernel computes a convolution: by shapes alone, so the same everywhere."""
+"""Choice of the native kernel of a convolution: by shapes alone, so the same everywhere."""
 
 from __future__ import annotations
 

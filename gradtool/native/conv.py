@@ -40,7 +40,7 @@ class Window:
     exact: bool = False
 
     def words(self, w: Sequence[int]) -> dict[str, int]:
-        """What a call takes of them, and of the weights' shape."""
+        """The words of a call from these, and from the weights' shape."""
         return {
             "kernel_height": w[2], "kernel_width": w[3],
             "stride_y": self.strides[0], "stride_x": self.strides[1],

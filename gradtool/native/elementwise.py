@@ -1,4 +1,4 @@
-"""Programs of elementwise operators, run in one pass over blocks that stay in cache."""
+"""Programs of elementwise operators, run in one pass over blocks in cache."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Step = tuple[str, int, int] | tuple[str, int, int, int]
 
 
 def temporaries(code: Sequence[Step], inputs: int, outputs: int) -> int:
-    """How many registers of a program are neither inputs nor outputs."""
+    """The number of registers of a program that are neither inputs nor outputs."""
     return max(0, *(step[1] + 1 for step in code)) - inputs - outputs if code else 0
 
 

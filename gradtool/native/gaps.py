@@ -23,9 +23,9 @@ def fill(
     counts: Array, work: Array, *, capacity: int, most: int, rule: int,
     instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """`found[i]` for each i of an order, around what is placed; `left`, and three `counts`.
+    """`found[i]` for each i of an order, around placed buffers; `left`, and three `counts`.
 
-    These are how many found no place, the pairs that were looked at, and how many were tried.
+    These are the buffers without a place, the pairs looked at, and the buffers tried.
     """
     return FILL.bind(
         instructions, start=start, stop=stop, size=size, order=order, around=around, found=found,

@@ -12,7 +12,7 @@ from pathlib import Path
 from gradtool.native import sources
 
 SYSTEMS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
-# What a processor runs, the fastest first, by what the library says of it.
+# Instruction sets, the fastest first, by the number the library gives.
 RUNS = {"v4": ("v4", "v3"), "v3": ("v3",), "neon": ("neon",)}
 NAMES = {"v4": "x86-64-v4 (AVX-512)", "v3": "x86-64-v3 (AVX2, FMA)", "neon": "aarch64 (NEON)"}
 
@@ -65,7 +65,7 @@ def load() -> Library:
 
 
 def threads() -> int:
-    """How many threads a kernel takes at most."""
+    """The most threads of a kernel."""
     return int(load().handle.gt_threads())
 
 

@@ -1,4 +1,4 @@
-"""How the gradients of attention by masks are cut into chunks, and what parts of them keep."""
+"""Chunks of the gradients of attention by masks, and the workspace of their parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from gradtool.native.call import Array
 
 Dims = tuple[int, ...]
-MOST = 1 << 22  # floats of sums beside those of the first part: threads are not worth any memory
+MOST = 1 << 22  # floats of partial sums beside the first: threads are not worth any memory
 
 
 class Shaped(Protocol):
@@ -40,8 +40,8 @@ def whole(shape: Dims) -> Dims:
 class Cut:
     """Pairs of batch and group, `batch · groups + group`, that add to the same places in order.
 
-    A class of `members` is cut into parts where there are fewer classes than threads may work.
-    Those after the first keep sums of their own.
+    A class of `members` is cut into parts if there are fewer classes than threads may work. Those
+    after the first keep sums of their own.
     """
 
     members: int = 1
@@ -66,7 +66,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The gradients of the masks `of` that are not None, and how they are cut."""
+    """The gradients of the masks `of` other than None, and their chunks."""
 
     n: Heads
     masks: Sequence[Shaped]

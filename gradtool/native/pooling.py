@@ -49,7 +49,7 @@ def max_pool(
 def max_pool_gradient(
     dy: Array, places: Array, dx: Array, window: Window, *, instructions: str | None = None
 ) -> Call:
-    """`dx` of `max_pool`, of what it wrote in `places`."""
+    """`dx` of `max_pool`, from its result `places`."""
     return _bind(MAX_DX, dx, dy, places, window, instructions)
 
 

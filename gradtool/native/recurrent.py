@@ -42,7 +42,7 @@ def _forward_work(n: Recurrence, states: int, *, is_kept: bool = False) -> int:
 
 
 def lstm_kept(n: Recurrence) -> int:
-    """Floats that `lstm` keeps for `lstm_grad`: activated gates, and cell states of all times."""
+    """Floats of `lstm`'s reserve space for `lstm_grad`: gates, and cell states of all times."""
     return len(n.backwards) * n.batch * (n.times * n.rows + (n.times + 1) * n.hidden)
 
 
@@ -114,9 +114,9 @@ def lstm_grad(
     dx: Array | None, dw: Array | None, dr: Array | None, db: Array | None, dh0: Array | None,
     dc0: Array | None, dp: Array | None, work: Array, *, instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """Gradients by X, W, R, B, the initial states and P, each where it is wanted.
+    """Gradients by X, W, R, B, the initial states and P, each if wanted.
 
-    What `lstm` has not kept is computed again.
+    Without the reserve space of `lstm` its content is recomputed.
     """
     return LSTM_GRAD.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, dy=dy, dy_h=dy_h, dy_c=dy_c,
@@ -131,7 +131,7 @@ def gru(
     y: Array | None, y_h: Array | None, work: Array, *, linear_before_reset: int = 0,
     instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """`(Y, Y_h)`, each where it is wanted."""
+    """`(Y, Y_h)`, each if wanted."""
     return GRU.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, y=y, y_h=y_h, work=work,
         linear=int(bool(linear_before_reset)), **_sizes(n, lens),
@@ -145,7 +145,7 @@ def gru_grad(
     dr: Array | None, db: Array | None, dh0: Array | None, work: Array, *,
     linear_before_reset: int = 0, instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """Gradients by X, W, R, B and the initial state, each where it is wanted."""
+    """Gradients by X, W, R, B and the initial state, each if wanted."""
     return GRU_GRAD.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, y=y, dy=dy, dy_h=dy_h, dx=dx, dw=dw, dr=dr, db=db,
         dh0=dh0, work=work, linear=int(bool(linear_before_reset)),

@@ -14,7 +14,7 @@ Sizes = tuple[int, int, int]  # before, n and after
 
 
 def part(after: int) -> int:
-    """How many are summed in floats."""
+    """The number of elements summed in floats."""
     return ROW if after == 1 else ROWS
 
 

@@ -1,4 +1,4 @@
-"""What the library is made of: its name on each system, its C files, and their digest.
+"""Sources of the library: its name on each system, its C files, and their digest.
 
 Only the standard library is imported: the build reads this file by its path, without gradtool.
 """
@@ -11,11 +11,11 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "lib"
 TREE = Path(__file__).parent.parent.parent / "native"  # absent where gradtool is installed
 ENDINGS = {"linux": ".so", "macos": ".dylib", "windows": ".dll"}
-DIGEST = "digest.txt"  # beside the library: the digest of what it was built from
+DIGEST = "digest.txt"  # beside the library: the digest of its sources
 
 
 def digest(tree: Path) -> str:
-    """SHA-256 of every file that the library depends on, and of their names."""
+    """SHA-256 of every file the library depends on, and of their names."""
     found = hashlib.sha256()
     for path in sorted(
         path for path in tree.rglob("*") if path.suffix in {".c", ".h", ".py"} and path.is_file()

@@ -1,4 +1,4 @@
-"""Arrays that lie in steps, as the library takes them: axes that could be one are one."""
+"""Strided arrays as the library takes them: axes that could be one are one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AXES = 6
 Axis = tuple[int, ...]  # its size, and the steps of some arrays along it, in elements
 
 COPY = Signature("copy", "from to table", "axes across bytes slots")
-SPLIT = 4096  # elements of a line of what lies together in both
+SPLIT = 4096  # elements of a line contiguous in both
 
 
 def order(array: Array) -> list[int]:
@@ -22,7 +22,7 @@ def order(array: Array) -> list[int]:
 
 
 def axes_of(shape: Sequence[int], *steps: Sequence[int]) -> list[Axis]:
-    """The axes larger than one, neighbours that lie together in all arrays being one axis."""
+    """The axes larger than one, adjacent ones merged if contiguous in all arrays."""
     found: list[Axis] = []
     for size, *each in zip(shape, *steps, strict=True):
         if size == 1:
@@ -42,7 +42,7 @@ def steps(array: Array) -> list[int]:
 
 
 def operand(array: Array, result: Array) -> list[int]:
-    """The words of `struct strided` for what is broadcast to a result that has no gaps.
+    """The words of `struct strided` for an array broadcast to a result without gaps.
 
     Raises:
         ValueError: more axes are left than the library takes.
@@ -63,7 +63,7 @@ def is_held(words: Sequence[int]) -> bool:
 
 
 def copy(source: Array, target: Array, *, instructions: str | None = None) -> Call:
-    """Copy a source of the target's type, which is broadcast to it.
+    """Copy a source of the target's type, broadcast to it.
 
     Raises:
         ValueError: more axes are left than the library takes.
@@ -91,7 +91,7 @@ def copy(source: Array, target: Array, *, instructions: str | None = None) -> Ca
 
 
 def _across(axes: Sequence[Axis]) -> int:
-    """Beside the last axis the one along which the source lies, or the next."""
+    """Beside the last axis the one of the source's unit stride, or the next."""
     outer = range(len(axes) - 1)
     if axes[-1][1] in (0, 1):
         return outer[-1]

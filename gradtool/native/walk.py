@@ -18,7 +18,7 @@ STAND = (
     *("count", "extra", "used", "changes", "left", "free", "logged", "dirty", "dead", "begun"),
     *("deep", "stamp", "same", "count_before", "extra_before", "used_before", "idle", "answer"),
 )
-SAID = ("count", "extra", "left", "answer", "idle")  # what Python looks at
+SAID = ("count", "extra", "left", "answer", "idle")  # the words read by Python
 ENTRY, ITEM, CHANGE = 2, 7, 4  # words of each
 LOAD = Signature("walk_load", "line", "")
 FIT = Signature("walk_fit", "line", "budget worth patience trials ends")

@@ -1,9 +1,9 @@
 """Convolutions 3 x 3 of stride 1 by F(4x4, 3x3): `y`, `dx` and `dw`, in 36 of 144 products.
 
 Images are `[N, H, W, C]`, weights `[M, C, 3, 3]` as in ONNX.  There are at least 16 channels on
-either side.  What is rounded is larger than what is computed.  The largest error of normal numbers
-and 64 to 512 channels, relative to the largest result: 7e-6 to 2e-5 for y and dx, 2e-6 to 5e-6 for
-dw (of norms: 2e-6 to 4e-6, 7e-7 to 2e-6).  A direct convolution has 3e-7 to 2e-6 (2e-7 to 6e-7).
+either side.  Rounded numbers are larger than results.  The largest error of normal numbers and 64
+to 512 channels, relative to the largest result: 7e-6 to 2e-5 for y and dx, 2e-6 to 5e-6 for dw (of
+norms: 2e-6 to 4e-6, 7e-7 to 2e-6).  A direct convolution has 3e-7 to 2e-6 (2e-7 to 6e-7).
 
 Source: Lavin and Gray 2015 (arXiv:1509.09308), section 4.1.
 """
@@ -28,7 +28,7 @@ ROOM = 2 << 20  # bytes of a block of tiles, or of outputs
 def blocks(image: Sequence[int], channels: int, out_channels: int) -> tuple[int, int]:
     """Tiles and outputs of a block, of an image `[N, H, W, …]` of y: one of them is all there are.
 
-    What lies between the steps is the least so; all blocks are about as large.
+    This minimizes the bytes between the steps; all blocks are about as large.
     """
     batch, height, width = image[:3]
     tiles = batch * -(-height // 4) * -(-width // 4)
