@@ -1,4 +1,4 @@
-"""How what gradtool can do without is installed: the requirements of its extras, by name."""
+"""Installation of optional features: the requirements of gradtool's extras, by name."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra: `pip install 'onnxruntime>=1.23'`."""
+    """The installing command of an extra: `pip install 'onnxruntime>=1.23'`."""
     return " ".join(("pip install", *(f"'{each}'" for each in REQUIREMENTS[extra])))

@@ -1,4 +1,4 @@
-"""JSON Schemas (draft 2020-12), from the records that documents are built of.
+"""JSON Schemas (draft 2020-12), from the records of documents.
 
 A record is a TypedDict or a dataclass. The description of a field is the text beside its type in
 `Annotated`, or its line among the attributes of the docstring, whose beginning is the description
@@ -32,7 +32,7 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.+)$", re.MULTILINE)
 
 
 class Keywords:
-    """Keywords of a schema beside those that follow from a type."""
+    """Keywords of a schema beside those of its type."""
 
     def __init__(self, **found: object) -> None:
         self.found = found
@@ -54,7 +54,7 @@ def document_schema(records: Sequence[type], title: str, version: int) -> Schema
 
 
 def schema_of(kind: Any) -> Schema:
-    """The schema of a type that JSON has."""
+    """The schema of a JSON type."""
     if (origin := get_origin(kind)) is not None:
         return _GENERIC[origin](*get_args(kind))
     if kind in (Any, object):
@@ -116,7 +116,7 @@ def _described(kind: Any, said: str | None) -> Schema:
 
 
 def _either(found: Sequence[Schema]) -> Schema:
-    """One schema where each keyword is of one type alone; a value that is null is one more."""
+    """One schema if each keyword is of one type alone; a value that is null is one more."""
     if len(found) == 1:
         return found[0]
     null = {"type": "null"}

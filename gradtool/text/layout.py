@@ -36,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Block:
-    """Columns that stand beside each other, the cells of their titles first."""
+    """Columns beside each other, the cells of their titles first."""
 
     columns: tuple[Column, ...]
     rows: Rows
@@ -65,10 +65,10 @@ class Block:
 
 
 def blocks(columns: tuple[Column, ...], rows: Rows, available: int) -> Iterator[Block]:
-    """The columns beside each other; where there is no room for all, some below the others.
+    """The columns beside each other; without room for all, some below the others.
 
     Names are shortened and text in the last column is wrapped, the widest first; then columns move
-    together, then titles and other texts are wrapped.  What still sticks out follows in further
+    together, then titles and other texts are wrapped.  Columns still too wide follow in further
     blocks, each of which begins with the first column.
     """
     begin, end = 1, len(columns)
@@ -119,7 +119,7 @@ def _widths(columns: Sequence[Column], rows: Rows, room: int, *, wraps: bool) ->
 
 
 def _longest_word(text: str) -> int:
-    """Cells that a text takes at least; what continues it is indented by one."""
+    """The least width of a text in cells; its continuation is indented by one."""
     from rich.cells import cell_len
 
     return max(map(cell_len, wrapped(text, 1)))

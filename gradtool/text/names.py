@@ -61,7 +61,7 @@ def escape(name: str, medium: Medium = "terminal") -> str:
 
 
 def shorten(name: str, width: int, *, ellipsis: str = "…") -> str:
-    """`name` in at most `width` terminal cells, its middle left out where it is longer."""
+    """`name` in at most `width` terminal cells, its middle left out if it is longer."""
     if name.isascii() and len(name) <= width:
         return name
     from rich.cells import cell_len
@@ -131,7 +131,7 @@ def carries(encoding: str, text: str) -> bool:
 
 
 def json_text(document: Any) -> str:
-    """`document` as ASCII JSON, in which names are exact and no runner finds a command."""
+    """`document` as ASCII JSON, with exact names and without commands for a runner."""
     text = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False, default=asdict)
     return text.replace("##", "#\\u0023").replace("\x7f", "\\u007f")
 

@@ -68,7 +68,7 @@ def _marks(
 
 
 def _labels(low: float, high: float, height: int, *, scaled: bool) -> list[str]:
-    """What stands beside the top, the middle and the bottom row."""
+    """The labels beside the top, the middle and the bottom row."""
     middle = math.sqrt(low * high) if scaled else low / 2 + high / 2
     rows = {0: high, (height - 1) // 2: middle, height - 1: low}
     return [f"{rows[row]:.4g}" if (row in rows and low != high) or row == height - 1

@@ -1,4 +1,4 @@
-"""What other tools call the things that have a name here: people type it first.
+"""Names of other tools for things named here: people type them first.
 
 Sources: torch.optim and torch.nn, transformers.TrainingArguments, keras, the usual command lines.
 """

@@ -95,7 +95,7 @@ def html(table: Table) -> str:
 
 
 def facts(title: str, rows: Mapping[str, object]) -> str:
-    """What an object is, as HTML: a row a fact, names escaped; what is None is left out."""
+    """The facts of an object as HTML: a row a fact, names escaped; None is left out."""
     cells = tuple((name, str(value)) for name, value in rows.items() if value is not None)
     return html(Table((Column("fact"), Column("value")), cells, title=title))
 

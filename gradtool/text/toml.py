@@ -21,5 +21,5 @@ def parsed(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
         raise UsageError(f"{path}: is no TOML: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: is nested too deeply") from error
-    except ValueError as error:  # what int() says of more digits than it takes
+    except ValueError as error:  # by int(), of too many digits
         raise UsageError(f"{path}: is no TOML to be read: a number has too many digits") from error

@@ -29,7 +29,7 @@ def format_bytes(n: int) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """The bytes that `8GiB`, `8 GB`, `2.5gib` or `1024` mean; a fraction of a byte is dropped.
+    """The bytes meant by `8GiB`, `8 GB`, `2.5gib` or `1024`; a fraction of a byte is dropped.
 
     Raises:
         UsageError: not a size, or a bare `8G`, which people read both ways.
@@ -74,7 +74,7 @@ def format_seconds(s: float) -> str:
 
 
 def format_wait(s: float) -> str:
-    """A duration that somebody waits for, in whole seconds: `7 s`, `4 min 05 s`."""
+    """A waiting time in whole seconds: `7 s`, `4 min 05 s`."""
     return f"{round(s)} s" if round(s) < 60 else format_seconds(s)
 
 
@@ -87,7 +87,7 @@ def format_percent(x: float, *, signed: bool = False) -> str:
 
 
 def _scaled(n: int, base: int, units: Sequence[str]) -> str:
-    """`n` in the first unit in which it is below `base`, or in the last."""
+    """`n` in the first unit with a number below `base`, or in the last."""
     power = 0
     while round(Fraction(n, base**power)) >= base and power < len(units) - 1:
         power += 1

@@ -15,9 +15,9 @@ def suggest(wrong: str, names: Iterable[str]) -> str:
 
 
 def meant(wrong: str, names: Iterable[str]) -> str:
-    """The name that somebody has misspelt, or has from another tool; empty if none comes close.
+    """The name meant by a misspelling, or by a name of another tool; empty if none comes close.
 
-    It is the same but for case and signs, else what `NAMES` says, else the only name that begins
+    It is the same but for case and signs, else an entry of `NAMES`, else the only name that begins
     like this, else the one with the most letters in common (`difflib`).
     """
     known: dict[str, str] = {}
