@@ -1,4 +1,4 @@
-"""The largest batch that fits into a memory, plan by plan."""
+"""The largest batch within a memory, plan by plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTE = (
 
 
 class BatchesDocument(TypedDict):
-    """The largest batch that fits into a memory."""
+    """The largest batch within a memory."""
 
     model: str
     memory_bytes: Count

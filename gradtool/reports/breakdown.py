@@ -1,4 +1,4 @@
-"""The bytes of the peak step by what made them: an operator, or a phase of the training step."""
+"""The bytes of the peak step by producer: an operator, or a phase of the training step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gradtool.planning.plan import Buffer, Plan
 
 
-TITLES = {"op": "operator"}  # of columns; others are called what they are by
+TITLES = {"op": "operator"}  # of columns; others bear their own names
 
 
 def by(plan: Plan, what: str, top: int) -> Table:
@@ -26,7 +26,7 @@ def by(plan: Plan, what: str, top: int) -> Table:
 
 
 def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
-    """What each plan holds at its own peak: by `op`, `phase`, `module` or `tensor`.
+    """The bytes of each plan at its own peak: by `op`, `phase`, `module` or `tensor`.
 
     The `top` rows that are largest in any plan; the rest is one row.
     """
@@ -53,7 +53,7 @@ def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
 
 
 def by_part(plan: Plan, what: str, top: int | None = None) -> Table:
-    """The operators, phases or modules whose steps left what is held at the peak, largest first.
+    """The operators, phases or modules whose results are held at the peak, largest first.
 
     Of very many modules the `top` largest, and the rest in one row.
     """

@@ -1,4 +1,4 @@
-"""What moved between two planned steps, as tables and as JSON."""
+"""The comparison of two planned steps, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CompareDocument(TypedDict):
 
 
 def totals_table(found: Comparison) -> Table:
-    """Every total that both sides have, moved or not."""
+    """Every total of both sides, moved or not."""
     return Table(
         columns=(
             Column("whole step"),
@@ -103,7 +103,7 @@ def part_table(found: Comparison, part: Part, top: int) -> Table:
 
 
 def tables(found: Comparison, top: int) -> Iterator[Table]:
-    """The whole step, then each part of which something moved."""
+    """The whole step, then each part with a difference."""
     yield totals_table(found)
     for part, rows in found.parts.items():
         if rows:
@@ -123,7 +123,7 @@ def closing_lines(found: Comparison) -> list[str]:
 
 
 def comparison_json(found: Comparison) -> ComparisonRecord:
-    """What moved, for machines."""
+    """The differences, for machines."""
     return {
         "before": found.before.name,
         "now": found.now.name,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Color = Literal["auto", "always", "never"]
 
 DRAWING = "…─│└•▁▂▃▄▅▆▇█"
-UNBOUNDED = 100_000  # columns: what rich must be told to leave lines alone
+UNBOUNDED = 100_000  # columns: so many that rich leaves lines alone
 USUAL = 80  # columns of a terminal that does not tell
 HEIGHT = 25  # lines: rich asks the terminal for both sizes unless both are given
 
@@ -44,9 +44,9 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def columns(stream: TextIO | None) -> int:
-    """Columns of the terminal that `stream` is, else more than any line has.
+    """The width of `stream` if it is a terminal, else more than any line has.
 
-    COLUMNS says it where it is set; what tells no width is as wide as terminals once were.
+    COLUMNS says it if set; a terminal of unknown width is as wide as they once were.
     """
     if not is_terminal(stream):
         return UNBOUNDED
@@ -74,7 +74,7 @@ def wants_color(color: Color, stream: TextIO | None) -> bool:
 
 
 def is_dumb() -> bool:
-    """Whether TERM says that the terminal knows no escape sequences."""
+    """Whether TERM names a terminal without escape sequences."""
     return os.environ.get("TERM", "").lower() in ("dumb", "unknown")
 
 
@@ -97,7 +97,7 @@ def _console(stream: TextIO, color: Color) -> Console:
 
 
 def _never_fail(stream: TextIO) -> None:
-    r"""Have a character that the stream's encoding lacks written `\u2026` instead of raising."""
+    r"""Have characters outside the stream's encoding written as `\u2026` instead of raising."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")

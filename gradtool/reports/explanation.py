@@ -72,7 +72,7 @@ def _life(facts: Facts) -> str:
 
 
 def _place(facts: Facts) -> str:
-    """The values that lie in its place before and after it, and what reports call all of them."""
+    """The values in its place before and after it, and the name of the place in reports."""
     place = facts.shared
     if place is None:
         return ""
@@ -93,7 +93,7 @@ def _readers(facts: Facts) -> list[str]:
 
 
 def _decision(facts: Facts) -> str:
-    """What was decided, unless the value itself makes that pointless: then `_cost` says why."""
+    """The decision, unless the value itself makes it pointless: then `_cost` says why."""
     if facts.why is None or facts.obstacle == UNREAD:
         return ""
     if not facts.mirrored:

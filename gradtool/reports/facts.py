@@ -1,4 +1,4 @@
-"""What is known of an operator beside its rule and its kernel, for the table of operators."""
+"""Facts of an operator beside its rule and its kernel, for the table of operators."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cuda(found: Sequence[Kernel]) -> Literal["cupy", "host", "no"]:
 
 
 def opsets(name: str) -> tuple[int, ...]:
-    """The opsets that define an operator anew."""
+    """The opsets with a new definition of an operator."""
     return tuple(sorted(_history().get(split_name(name), ())))
 
 
@@ -56,7 +56,7 @@ def _history() -> dict[tuple[str, str], set[int]]:
 
 
 def types(name: str) -> str:
-    """The types that the standard allows for the first input, or for the output if there is none.
+    """The types allowed by the standard for the first input, or for the output if there is none.
 
     `float` stands for all of float16, bfloat16, float32 and float64; `int` and `uint` likewise.
     """

@@ -32,7 +32,7 @@ def _workspace(formula: Formula) -> str:
 
 
 def none(symbols: Sequence[str]) -> str:
-    """What is said where a peak has no formula."""
+    """The message for a peak without a formula."""
     return f"no formula: its peak is no polynomial of degree 2 in {', '.join(symbols)}"
 
 

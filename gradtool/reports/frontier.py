@@ -123,7 +123,7 @@ def _pairs(found: Sequence[Planned]) -> list[tuple[Plan, Proof]]:
 
 
 def _bar(proof: Proof, most: float) -> str:
-    """Of the longest bar's cells, those of proven work and those of the gap."""
+    """A bar of cells: proven work, then the gap."""
     cells = round(WIDTH * proof.share(proof.extra) / most)
     proven = int(WIDTH * proof.share(proof.bound) / most)
     return PROVEN * min(proven, cells) + OPEN * max(cells - proven, 0)

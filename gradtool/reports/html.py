@@ -42,12 +42,12 @@ def html_page(page: Page) -> str:
 
 
 def filled(name: str, slots: Mapping[str, str]) -> str:
-    """A page of the assets with what stands in its slots."""
+    """A page of the assets with its slots filled in."""
     return _SLOT.sub(lambda slot: slots[slot[1]], _asset(name))
 
 
 def embedded(document: Any) -> str:
-    """JSON in ASCII that may stand in a script element: `<`, `>` and `&` are written as codes."""
+    """JSON in ASCII, safe in a script element: `<`, `>` and `&` are written as codes."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).translate(_MARKUP)
 
 

@@ -1,4 +1,4 @@
-"""What runs each step of a program, and why."""
+"""The kernel of each step of a program, and the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trainings came to: their journals as curves, a table and JSON."""
+"""The results of trainings: their journals as curves, a table and JSON."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """The steps that were taken."""
+        """The steps taken."""
         return self.losses[-1][0] if self.losses else 0
 
     @property
@@ -70,7 +70,7 @@ class Run:
         return sum(loss / len(found) for loss in found) if found else None
 
     def curves(self) -> dict[str, list[Point]]:
-        """What there is to draw, by its name: the loss, the rate, the scale, then each metric."""
+        """The curves to draw, by name: the loss, the rate, the scale, then each metric."""
         own = {"loss": self.losses, "learning rate": self.rates, "loss scale": self.scales}
         shown = {name: points for name, points in own.items() if points}
         return shown | {f"evaluated {name}": points for name, points in self.metrics.items()}

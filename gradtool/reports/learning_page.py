@@ -62,7 +62,7 @@ def _section(name: str, lines: Sequence[tuple[str, Sequence[Point]]]) -> str:
 
 
 class _Axes:
-    """Where a step and a value lie in the picture."""
+    """The coordinates of steps and values in the picture."""
 
     def __init__(self, lines: Sequence[Curve], *, linear: bool) -> None:
         points = [point for line in lines for point in line]
@@ -140,7 +140,7 @@ def _shares(points: Curve, most: int) -> list[Curve]:
 
 
 def _numbers(lines: Sequence[tuple[str, Curve]]) -> Table:
-    """Each point where they are few, else the means of their shares."""
+    """Each point if they are few, else the means of their shares."""
     rows = [
         (run, f"{share[0][0]:,}" if len(share) == 1 else f"{share[0][0]:,}–{share[-1][0]:,}",
          number(sum(v / len(share) for _, v in share)))

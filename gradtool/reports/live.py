@@ -22,9 +22,9 @@ _is_there = False
 
 
 class Line:
-    """A line on the terminal that stderr is; nothing anywhere else.
+    """A line on stderr if it is a terminal; nothing anywhere else.
 
-    All that a reporter writes takes it away first (`away`).
+    All output of a reporter takes it away first (`away`).
     """
 
     def __init__(self, color: Color = "auto", *, quiet: bool = False) -> None:
@@ -37,7 +37,7 @@ class Line:
         return self.shows and time.monotonic() >= self._next
 
     def show(self, clauses: Sequence[str], share: float | None = None) -> None:
-        """Write over what is there: a bar if `share` is known, and the clauses for which is room.
+        """Overwrite the line: a bar if `share` is known, and the clauses that fit.
 
         The first clause is shortened where it has to be; of the others, the most important first,
         so many are there in full as fit.
@@ -71,7 +71,7 @@ class Line:
 
 @contextmanager
 def away() -> Iterator[None]:
-    """Take the line away that is there; none comes back while the block writes others."""
+    """Take the line away; none comes back while the block writes others."""
     global _is_there  # noqa: PLW0603 - a terminal has one last line
     with _lock:
         if _is_there:
@@ -81,13 +81,13 @@ def away() -> Iterator[None]:
 
 
 def clear() -> None:
-    """Take the line away that is there."""
+    """Take the line away."""
     with away():
         pass
 
 
 def _width() -> int:
-    """Cells of a line that leaves the cursor in it, whatever COLUMNS says of the terminal."""
+    """Cells of a line with room for the cursor, whatever COLUMNS says of the terminal."""
     told = columns(sys.stderr)
     with suppress(AttributeError, OSError, ValueError):  # hosts whose stderr is no file
         told = min(told, os.get_terminal_size(sys.stderr.fileno()).columns or told)
@@ -103,6 +103,6 @@ def _cells(text: str) -> int:
 
 
 def _write(text: str) -> None:
-    with suppress(OSError):  # of a terminal that is closed
+    with suppress(OSError):  # of a closed terminal
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What a plan says about memory, as rows of numbers.
+"""The memory of a plan, as rows of numbers.
 
 People count steps from 1 and read IEC units; JSON counts from 0, as `Plan` does, and holds bytes.
 """
@@ -69,7 +69,7 @@ class PlanRecord(TypedDict):
 
 
 class ModelRecord(PlanRecord):
-    """Memory of a model where everything is kept."""
+    """Memory of a model without recompute."""
 
     assumed: Annotated[dict[str, int], "Sizes that nobody gave."]
     unsized: Annotated[
@@ -85,13 +85,13 @@ class ReportDocument(TypedDict):
 
 
 def footer(plans: Sequence[Plan]) -> str:
-    """What plans leave out; the state of an optimizer only where one of them has no updates."""
+    """The omissions of plans; an optimizer's state only if one of them has no updates."""
     updating = all(any(s.stage == "update" for s in plan.program.steps) for plan in plans)
     return left_out({plan.program.kernels for plan in plans}, updating=updating)
 
 
 def left_out(kernels: Collection[Kernels], *, updating: bool) -> str:
-    """What plans for some kernels leave out, and how they are held against a run."""
+    """The omissions of plans for some kernels, and the way to hold them against a run."""
     found: Kernels | None = next((k for k in _SPECIAL if k in kernels), None)
     name: Kernels | None = "native" if found in LIBRARY else found
     what = "" if name is None else f" for {KERNELS[name]}"
@@ -107,7 +107,7 @@ FOOTER = left_out((), updating=False)
 
 
 def by_region(plan: Plan) -> Table:
-    """Where the bytes of the arena are at the peak step, largest first; they add up to the peak."""
+    """The regions of the arena at the peak step, largest first; their bytes add up to the peak."""
     parts = _parts(plan)
     rows = [(part, size) for part, size in parts.items() if size]
     share = max(plan.peak, 1)
@@ -146,7 +146,7 @@ def alive_at_peak(plan: Plan, top: int | None = 12) -> Table:
 
 
 def timeline(plan: Plan, width: int = 60, *, unicode: bool = True) -> str:
-    """Live bytes from the first step to the last, and a line that says where backward begins.
+    """Live bytes from the first step to the last, and a line that marks the begin of backward.
 
     One block a step, or the largest of its steps where there are more than `width`. Heights
     count from zero.

@@ -1,4 +1,4 @@
-"""Numbers that print as tables, and show themselves in a notebook."""
+"""Numbers printed as tables, with a view in notebooks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOP = 12
 
 
 class Shown(ABC):
-    """Something that consists of tables and lines below them."""
+    """A result that consists of tables and lines below them."""
 
     @abstractmethod
     def tables(self) -> list[Table]:
@@ -114,7 +114,7 @@ class Report(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Compared(Shown):
-    """What moved between two planned steps.
+    """The differences of two planned steps.
 
     Attributes:
         found: the numbers.
@@ -131,15 +131,15 @@ class Compared(Shown):
         return f"Compared({self.found.before.name!r}, {self.found.now.name!r})"
 
     def __getitem__(self, name: str) -> int:
-        """How much a total of the whole step moved, as in `compared["peak"]`."""
+        """The change of a total of the whole step, as in `compared["peak"]`."""
         return {row.name: row.delta for row in self.found.totals}[name]
 
     def tables(self) -> list[Table]:
-        """The whole step, then the parts of which something moved: tables of bytes and counts."""
+        """The whole step, then the parts with a difference: tables of bytes and counts."""
         return list(comparison.tables(self.found, TOP))
 
     def lines(self) -> list[str]:
-        """The parts that did not move, and those that cannot be told."""
+        """The unchanged parts, and the unknown ones."""
         return comparison.closing_lines(self.found)
 
 

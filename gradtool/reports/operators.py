@@ -1,4 +1,4 @@
-"""Which operators have a gradient rule and a kernel: all of them, or those of a model."""
+"""Operators with a gradient rule and a kernel: all of them, or those of a model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ USE_LEGEND = "-: not needed here"
 
 @dataclass(frozen=True)
 class Entry:
-    """An operator that is registered; versions are opsets."""
+    """A registered operator; versions are opsets."""
 
     operator: str
     gradient: Literal["yes", "zero", "body", "no"]
@@ -58,7 +58,7 @@ class RegisteredDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Use:
-    """An operator that a model has, and whether it can be differentiated and run."""
+    """An operator of a model, and whether it can be differentiated and run."""
 
     operator: str
     nodes: Count
@@ -87,7 +87,7 @@ def registered() -> list[Entry]:
 
 
 def unregistered() -> list[Entry]:
-    """The operators of the newest standard opset that lack a rule or a kernel."""
+    """The operators of the newest standard opset without a rule or a kernel."""
     import onnx
 
     names = {s.name for s in onnx.defs.get_all_schemas() if not s.domain and not s.deprecated}
@@ -140,7 +140,7 @@ def _more_cells(entry: Entry) -> tuple[str, ...]:
 
 
 def _since(entry: Entry) -> str:
-    """The opsets from which there is another rule or kernel, if they differ by opset."""
+    """The first opsets of other rules or kernels, if they differ by opset."""
     pairs = (("gradient", entry.gradient_since), ("kernel", entry.kernel_since))
     return "; ".join(f"{what} {_numbers(v)}" for what, v in pairs if max(v, default=1) > 1)
 

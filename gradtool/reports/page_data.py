@@ -1,4 +1,4 @@
-"""What the HTML report shows, as columns of whole numbers that point into lists of names."""
+"""The data of the HTML report, as columns of whole numbers that point into lists of names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TENSOR = ("name", "region", "later", "bytes", "shape", "type", "also")
 
 @dataclass(frozen=True)
 class Page:
-    """What a report is of: the plans of one model, the one that keeps everything first.
+    """The subject of a report: the plans of one model, the one without recompute first.
 
     `dims` are all sizes used, `assumed` those nobody gave; `frontier` are plans within budgets.
     """
@@ -59,12 +59,12 @@ def page_data(page: Page) -> dict[str, Any]:
 
 
 def shown(name: str) -> str:
-    """A name that is inert and not endless."""
+    """An inert name of limited length."""
     return shorten(escape(name), LONGEST)
 
 
 class Numbered(dict[Any, int]):
-    """Things numbered in the order in which they were first met."""
+    """Things numbered in the order of their first occurrence."""
 
     def number(self, thing: Any) -> int:
         """The number of a thing, a new one if it is new."""
@@ -113,7 +113,7 @@ def _columns(titles: Sequence[str], rows: Iterable[tuple[int, ...]]) -> dict[str
 
 
 def _strings(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """Names follow names that begin like them: what they share is written once.
+    """Names as suffixes to the shared prefix of the name before.
 
     Its length is counted as scripts count, in UTF-16.
     """

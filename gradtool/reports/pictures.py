@@ -16,9 +16,9 @@ from gradtool.text.table import Table
 
 STYLE = ("report.css", "colours.css", "pictures.css")
 LONGEST = 400  # characters of a name
-ROOM = 1000  # units across of what is drawn as a path
+ROOM = 1000  # units across a path
 
-Key = tuple[str, str]  # a class of the style sheet, and what has its colour
+Key = tuple[str, str]  # a class of the style sheet, and the label of its colour
 
 
 def pictures_page(
@@ -48,7 +48,7 @@ def section(title: str, content: str) -> str:
 
 
 def scrolled(label: str, table: Table) -> str:
-    """A table that scrolls across by keys where it is wider than the page."""
+    """A table that scrolls across by keys if it is wider than the page."""
     remarks = "".join(f'<p class="hint">{shown(line)}</p>' for line in table.footer.splitlines())
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{shown(label)}">'
@@ -57,7 +57,7 @@ def scrolled(label: str, table: Table) -> str:
 
 
 def _table(table: Table) -> str:
-    """Its looks are those of the page: the policy lets no cell have its own."""
+    """A table in the style of the page: the policy lets no cell have its own."""
     kinds = [' class="number"' if column.align == "right" else "" for column in table.columns]
     head = "".join(
         f'<th scope="col"{kind}>{shown(column.title)}</th>'
@@ -104,7 +104,7 @@ def path(style: str, points: Iterable[tuple[float, float]], height: float) -> st
 
 
 def marks_across(marks: Sequence[tuple[float, str]], bottom: float, top: float = 0) -> str:
-    """Lines down with what stands below them; a narrow picture leaves every other one out."""
+    """Vertical lines with their labels below; a narrow picture leaves every other one out."""
     last = len(marks) - 1
     drawn = [
         f'<line class="grid" x1="{across(x)}" x2="{across(x)}" y1="{top:g}" y2="{bottom:g}"/>'
@@ -117,7 +117,7 @@ def marks_across(marks: Sequence[tuple[float, str]], bottom: float, top: float =
 
 
 def marks_up(marks: Iterable[tuple[float, str]]) -> str:
-    """Lines across with what stands to their left."""
+    """Horizontal lines with their labels to the left."""
     return "".join(
         f'<line class="grid" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>'
         f'<text class="value" x="-8" y="{y + 4:.1f}">{shown(text)}</text>'
@@ -136,5 +136,5 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 
 def shown(name: str, longest: int = LONGEST) -> str:
-    """A name that is inert and not endless."""
+    """An inert name of limited length."""
     return plain(shorten(escape(name), longest))

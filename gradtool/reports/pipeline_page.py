@@ -88,7 +88,7 @@ def _number(turn: Drawn, end: float) -> str:
 
 
 def _numbers(found: Pipeline) -> Table:
-    """What is drawn, stage by stage in time."""
+    """The drawn turns and intervals, stage by stage in time."""
     parts: list[tuple[Drawn | Interval, str]] = [
         (turn, f"{turn.phase} of micro-batch {turn.micro_batch}") for turn in found.turns
     ]

@@ -90,7 +90,7 @@ class Row:
 
     @property
     def plan(self) -> Plan:
-        """The plan, which is made where it is looked at."""
+        """The plan, made on first access."""
         return self.planned.plan
 
     @property
@@ -105,30 +105,30 @@ class Row:
 
     @property
     def proof(self) -> Proof | None:
-        """How good a plan within a budget is."""
+        """The bound and gap of a plan within a budget."""
         return self.planned.proof
 
     @property
     def title(self) -> str:
-        """What people call the plan."""
+        """The plan's title."""
         return TITLES.get(self.name, self.name)
 
     def saved(self, kept: Row) -> float:
-        """The share of the peak of the row that keeps everything that this one does without."""
+        """The saved share of the peak of `kept`, the row without recompute."""
         return 1 - self.peak / kept.peak if kept.peak else 0.0
 
     @property
     def extra_share(self) -> float | None:
-        """What is computed again, as a share of the step."""
+        """The recomputed work, as a share of the step."""
         if self.extra is None:
             return None
         return self.extra / self.flops if self.flops else 0.0
 
 
 def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> Table:
-    """The rows of one model, or of several with a column that says whose each is.
+    """The rows of one model, or of several with a column for the model.
 
-    The first row of a model is the plan that keeps everything.
+    The first row of a model is the plan without recompute.
     """
     several = len(models) > 1
     columns = [Column("model", kind="name")] if several else []
@@ -162,7 +162,7 @@ def folded(rows: Sequence[Row]) -> list[Row]:
 
 
 def nothing_saved(rows: Sequence[Row], assumed: Mapping[str, int]) -> str:
-    """Why a model has one row, where `folded` leaves one of several; else nothing."""
+    """The reason for one row of a model, if `folded` leaves one of several; else nothing."""
     kept, *others = rows
     if not others or any(map(_differs(kept), others)):
         return ""
@@ -179,14 +179,14 @@ def _differs(kept: Row) -> Callable[[Row], bool]:
 
 
 def _lower_bound(least: int, kept: Row, columns: int, *, several: bool) -> tuple[str, ...]:
-    """The row of what is proven: no plan takes less."""
+    """The row of the proven lower bound: no plan takes less."""
     saved = format_percent(1 - least / kept.peak if kept.peak else 0.0)
     cells = [*([""] if several else []), "lower bound", format_bytes(least), saved]
     return (*cells, *[""] * (columns - len(cells)))
 
 
 def one_line(rows: Sequence[Row]) -> str:
-    """What the last plan takes, and the first."""
+    """The peaks of the last plan and the first."""
     kept, found = rows[0], rows[-1]
     saved = format_percent(found.saved(kept))
     peaks = f"{format_bytes(found.peak)} instead of {format_bytes(kept.peak)}"

@@ -19,7 +19,7 @@ from gradtool.text.units import format_bytes, format_percent
 
 STYLE = ("colours.css", "plans.css")
 WIDTH, SIDE = 480, 16  # of the picture, and its margin
-LINE, HEAD = 22, 56  # a plan in the table, and what stands above it
+LINE, HEAD = 22, 56  # a plan in the table, and its head
 CHART, LEFT, BELOW = 200, 84, 48  # the height of the courses, and the room beside and below them
 COLUMNS = (292, 366, WIDTH - SIDE)  # where peak, saved and extra work end
 LONGEST = 24  # characters of the name of a plan

@@ -15,20 +15,20 @@ from gradtool.text.units import format_wait
 DELAY = 0.5  # seconds before the bar appears
 AGAIN = 0.25  # seconds between two versions
 WIDEST = 40  # cells of its description
-SURE = 0.02  # of the task: from then on what is left can be told
+SURE = 0.02  # of the task: from then on the rest can be told
 
 
 class Bar:
-    """How far a task is. This one is not shown."""
+    """The progress of a task. This one is not shown."""
 
     def advance(self, amount: int = 1) -> None:
-        """Say that `amount` more is done."""
+        """Report `amount` more as done."""
 
     def reach(self, done: int, total: int) -> None:
-        """Say that of the next one `done` of `total` parts are done."""
+        """Report `done` of `total` parts of the next one as done."""
 
     def approach(self, done: int, total: int) -> None:
-        """Say the same of a round; where nobody knows how many follow, half of the rest is its."""
+        """Report the same of a round; if nobody knows how many follow, half of the rest is its."""
 
 
 @contextmanager

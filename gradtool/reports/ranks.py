@@ -1,4 +1,4 @@
-"""What ranks take on paper, as a table and as JSON."""
+"""The costs of ranks on paper, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SECONDS = ("computing", "sending", "step")
 
 
 def ranks_table(layouts: Sequence[RankLayout], title: str, footer: str) -> Table:
-    """A row for each thing that a rank takes, a column for each way to shard."""
+    """A row for each cost of a rank, a column for each way to shard."""
     rows = [
         (name, *(format_bytes(getattr(each, f"{name}_bytes")) for each in layouts))
         for name in BYTES

@@ -1,4 +1,4 @@
-"""What kernels took, operator by operator, and how near that is to what the machine reaches."""
+"""Time of kernels, operator by operator, against the machine's roofs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Kernel:
 
     @property
     def roof(self) -> float:
-        """How near it is to the roofs, 1 where it is as fast."""
+        """The share of the roof, 1 at the roof."""
         return self.least / self.seconds if self.seconds else 1.0
 
 
 def by_operator(
     steps: Sequence[Step], seconds: Sequence[float], reach: Reach | None
 ) -> list[Kernel]:
-    """The kernels of some steps, those first that took longest."""
+    """The kernels of some steps, the slowest first."""
     found: dict[str, list[tuple[Step, float]]] = {}
     for step, taken in zip(steps, seconds, strict=True):
         found.setdefault(step.op, []).append((step, taken))

@@ -24,7 +24,7 @@ LONGEST = 200  # characters of a name
 BARS = 20  # operators
 STEPS = 100  # in numbers
 BAR = 38  # the height of a bar and of the name above it
-RADIUS = 26  # of a circle that is the whole step
+RADIUS = 26  # of the circle of a whole step
 
 
 def roofline_page(
@@ -42,7 +42,7 @@ def roofline_page(
 
 
 class _Axes:
-    """Where operations a byte and GFLOP/s lie in the picture, both as logarithms."""
+    """The coordinates of operations a byte and GFLOP/s in the picture, both as logarithms."""
 
     def __init__(self, points: Sequence[tuple[float, float]], reach: Reach) -> None:
         ridge, top = reach.flops / reach.bytes, reach.flops / 1e9
@@ -67,7 +67,7 @@ class _Axes:
         return up + marks_across(tens, HEIGHT - BOTTOM, TOP) + names
 
     def roofs(self, reach: Reach) -> str:
-        """What a copy allows, then what a matrix product does."""
+        """The roof of a copy, then of a matrix product."""
         top, ridge = reach.flops / 1e9, reach.flops / reach.bytes
         first = max(10.0**self.left, 10.0**self.low * 1e9 / reach.bytes)
         points = [(first, first * reach.bytes / 1e9), (ridge, top), (10.0**self.right, top)]
@@ -81,7 +81,7 @@ def _around(values: Sequence[float]) -> tuple[int, int]:
 
 
 def _roofs(steps: Sequence[Step], seconds: Sequence[float], reach: Reach) -> str:
-    """A circle for each step that computes, as large as its share of the time."""
+    """A circle for each computing step, as large as its share of the time."""
     whole = sum(seconds) or 1.0
     drawn = [
         (step, taken, step.flops / step.moved, step.flops / taken / 1e9)
@@ -108,7 +108,7 @@ def _roofs(steps: Sequence[Step], seconds: Sequence[float], reach: Reach) -> str
 
 
 def _bars(kernels: Sequence[Kernel]) -> str:
-    """The time of each operator, and the part of it that the roofs ask for."""
+    """The time of each operator, and the part of it required by the roofs."""
     most = max((kernel.seconds for kernel in kernels), default=0.0) or 1.0
     bars = "".join(
         f'<text class="name" x="0" y="{n * BAR + 14}">{shown(kernel.op, 48)}</text>'

@@ -1,4 +1,4 @@
-"""What `gradtool run` says about a step."""
+"""The report of `gradtool run` on a step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MeasuredRecord(TypedDict):
 
 
 class RunDocument(TypedDict):
-    """A step that ran."""
+    """A step run."""
 
     device: str
     loss: Annotated[
@@ -75,7 +75,7 @@ def gradients_table(result: Result, top: int = SHOWN) -> Table:
 
 
 def outputs_table(result: Result, top: int = SHOWN) -> Table:
-    """The other outputs that are numbers, in the same way."""
+    """The other numeric outputs, in the same way."""
     numbers = {n: a for n, a in result.outputs.items() if a.dtype.kind not in "OSU"}
     return _table("value", numbers, top)
 

@@ -1,4 +1,4 @@
-"""What keeping less of forward for backward saves, step by step."""
+"""Savings by smaller residuals, step by step."""
 
 from __future__ import annotations
 

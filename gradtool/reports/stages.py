@@ -1,4 +1,4 @@
-"""What the stages of a training take on paper, as a table and as JSON."""
+"""The costs of the stages of a training on paper, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class StagesDocument(RanksRecord):
 
 @dataclass(frozen=True)
 class Interval:
-    """What a stage does in a step beside its turns: from `start` to `end`, in seconds.
+    """The work of a stage in a step beside its turns: from `start` to `end`, in seconds.
 
     `what` is `given`, shared parameters that come from an earlier stage; `sums`, the wait for
     gradients of the other replicas; `update`; or `parts`, which replicas give each other.
@@ -154,7 +154,7 @@ def stages_json(
     how: Setup,
     written: Mapping[str, int],
 ) -> StagesDocument:
-    """The same as a document, every turn, and the bytes of the files that were `written`."""
+    """The same as a document, every turn, and the bytes of the `written` files."""
     return {
         "model": name,
         "ranks": ranks,

@@ -1,4 +1,4 @@
-"""What this machine has: versions, devices, processors, memory."""
+"""This machine: versions, devices, processors, memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Fact:
 
 
 def facts() -> list[Fact]:
-    """Everything that `gradtool doctor` shows. Memory and devices are as they are now."""
+    """The facts shown by `gradtool doctor`. Memory and devices are as they are now."""
     return [
         Fact("gradtool", _version("gradtool"), str(Path(__file__).parent.parent)),
         Fact("python", platform.python_version(), sys.executable),
@@ -138,7 +138,7 @@ def _cuda() -> Iterator[Fact]:
 
         runtime = cupy.cuda.runtime
         count = runtime.getDeviceCount()
-    except Exception as error:  # noqa: BLE001 - a broken installation is what we are asked about
+    except Exception as error:  # noqa: BLE001 - a broken installation is a finding
         yield Fact("cuda", None, " ".join(str(error).split())[:100])
         return
     for number in range(count):

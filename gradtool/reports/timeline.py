@@ -1,7 +1,7 @@
 """A training of ranks as a trace for Perfetto: a process a rank, on the same clock.
 
-Threads of a rank are its steps, its nodes, and its waiting for others.  What is on its way to
-others goes on beside them, each sum in a row of its own: where it lies over nodes, these cover it.
+Threads of a rank are its steps, its nodes, and its waiting for others.  Messages to others go on
+beside them, each sum in a row of its own: nodes that run meanwhile hide it.
 
 Source: Trace Event Format (Google): events X (complete), b and e (asynchronous), M (metadata);
 times are in microseconds.
@@ -20,7 +20,7 @@ BESIDE = "sends"
 
 
 class Spanned(Protocol):
-    """Something that took a while; see `gradtool.training.timeline.Span`."""
+    """A span of time; see `gradtool.training.timeline.Span`."""
 
     @property
     def lane(self) -> str: ...

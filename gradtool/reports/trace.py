@@ -70,7 +70,7 @@ def measured_trace(costs: StepCosts, model: str, measurement: Measurement | None
 
 
 def by_region(plan: Plan) -> dict[str, list[int]]:
-    """Bytes live at each step, for each region that has any."""
+    """Bytes live at each step, for each nonempty region."""
     from gradtool.planning.packing import load_profile
 
     steps = len(plan.program.steps)
@@ -107,7 +107,7 @@ def _slices(
 
 
 def _facts(program: Program, step: Step, number: int) -> dict[str, Any]:
-    """What is said of a step: people count from 1."""
+    """The facts of a step: people count from 1."""
     facts = {
         "step": number + 1,
         "op": shown(step.op),
@@ -121,7 +121,7 @@ def _facts(program: Program, step: Step, number: int) -> dict[str, Any]:
 
 
 def _rates(step: Step, microseconds: float, reach: Reach | None) -> dict[str, Any]:
-    """How fast a step was, and how near to the roof that its operations and bytes leave it."""
+    """The rates of a step, and its share of the roof for its operations and bytes."""
     found = reach and rate(step.flops, step.moved, microseconds / 1e6, reach)
     if not found:
         return {}

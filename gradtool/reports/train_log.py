@@ -1,4 +1,4 @@
-"""What a training says as it goes on, in words."""
+"""The log of a training in progress, in words."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_seconds, format_wait
 
-Written = Mapping[str, tuple[str, int, int]]  # by what: path, bytes, the step of the weights
+Written = Mapping[str, tuple[str, int, int]]  # by kind: path, bytes, the step of the weights
 Ended = Literal["steps", "patience", "interrupted"]
 
 
 class Evaluated(Protocol):
-    """The evaluation that was best."""
+    """The best evaluation."""
 
     @property
     def step(self) -> int: ...
@@ -41,7 +41,7 @@ class Tried(Protocol):
 
 
 class Chosen(Protocol):
-    """What was tried for a memory, and what was chosen."""
+    """The candidates for a memory, and the choice."""
 
     @property
     def memory(self) -> int: ...
@@ -52,7 +52,7 @@ class Chosen(Protocol):
 
 
 class Summary(Protocol):
-    """What a training came to; see `gradtool.training.trainer.History`."""
+    """The result of a training; see `gradtool.training.trainer.History`."""
 
     @property
     def step(self) -> int: ...
@@ -84,7 +84,7 @@ class CandidateRecord(TypedDict):
 
 
 class FitRecord(TypedDict):
-    """The ways to take a step that were tried for a memory."""
+    """The ways to take a step tried for a memory."""
 
     memory_bytes: Positive
     candidates: list[CandidateRecord]
@@ -98,7 +98,7 @@ class BestRecord(TypedDict):
 
 
 class WrittenRecord(TypedDict):
-    """A file that was written."""
+    """A written file."""
 
     path: str
     bytes: Count
@@ -134,11 +134,11 @@ class TrainDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Now:
-    """Where a training stands: `step` of `steps`, None where only the data know.
+    """The progress of a training: `step` of `steps`, None if only the data know.
 
-    `seconds` are those of a step, `left` those to the end, None where nobody can tell yet;
-    `planned` and `measured` are bytes; what is measured is what the process has taken since before
-    the first step, None where the system does not tell.
+    `seconds` are those of a step, `left` those to the end, None if unknown so far; `planned` and
+    `measured` are bytes, the latter taken by the process since before the first step, None where
+    the system does not tell.
     """
 
     step: int
@@ -157,7 +157,7 @@ LOGGED = ("step", "epoch", "loss", "lr", "time", "left", "memory")
 
 
 def clauses(now: Now, order: Sequence[str] = LOGGED) -> list[str]:
-    """What there is to say about a step, in an order."""
+    """The clauses about a step, in an order."""
     of = "" if now.steps is None else f"/{now.steps}"
     measured = "" if now.measured is None else f", {format_bytes(now.measured)} measured"
     said = {
@@ -185,7 +185,7 @@ def numbers(found: Mapping[str, float]) -> str:
 
 
 def history_lines(history: Summary, written: Written) -> list[str]:
-    """What a training came to, and what was written."""
+    """The result of a training, and the written files."""
     ended = {"patience": "stopped: no evaluation was better", "steps": "done"}
     skipped = f", {history.skipped} skipped" if history.skipped else ""
     last = f": the last loss is {history.losses[-1]:.5g}" if history.losses else ""
@@ -200,12 +200,12 @@ def history_lines(history: Summary, written: Written) -> list[str]:
 
 
 def _finite(number: float) -> float | None:
-    """What JSON has of a number."""
+    """A number as JSON has it: None unless finite."""
     return number if math.isfinite(number) else None
 
 
 def fit_table(memory: int, candidates: Sequence[Tried], chosen: Tried) -> Table:
-    """A row for each way to take a step, the one that was chosen named."""
+    """A row for each way to take a step, with the chosen one named."""
     known = [each.time for each in candidates if each.time is not None]
     return Table(
         columns=(

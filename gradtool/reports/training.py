@@ -1,4 +1,4 @@
-"""What `gradtool grad` says about a training graph."""
+"""The report of `gradtool grad` on a training graph."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Halves(TypedDict):
 
 
 class GradDocument(Halves):
-    """A training graph that was written."""
+    """A written training graph."""
 
     model: Annotated[str, "The forward model."]
     output: Annotated[str, "The file written, with --split that of forward."]
@@ -83,7 +83,7 @@ def training_lines(
 
 
 def parameters_said(training: TrainingGraph) -> str:
-    """How many values have a gradient, and which gradients are zero by definition."""
+    """The number of values with a gradient, and the gradients zero by definition."""
     count = len(training.gradients) + len(training.updates)
     zeros = training.zeros
     named = f", {len(zeros)} zero by definition ({some(zeros, MOST)})" if zeros else ""
@@ -91,7 +91,7 @@ def parameters_said(training: TrainingGraph) -> str:
 
 
 def _update_lines(training: TrainingGraph) -> list[str]:
-    """Which optimizer updates how many parameters, and at which learning rate."""
+    """The optimizer, the number of its parameters, and its learning rate."""
     info = TrainingInfo.of(training.model)
     told = info.optimizer
     if not training.updates or told is None:
@@ -107,7 +107,7 @@ def _update_lines(training: TrainingGraph) -> list[str]:
 
 
 def _adapter_lines(training: TrainingGraph) -> list[str]:
-    """Which weights stay as they are, with an adapter beside them."""
+    """The frozen weights with an adapter beside them."""
     adapters = TrainingInfo.of(training.model).lora
     if not adapters:
         return []
@@ -156,7 +156,7 @@ def training_json(
 
 
 def offenders_table(rows: Sequence[Offender]) -> Table:
-    """The operators that have no gradient, all at once, with what to do."""
+    """The operators without a gradient, all at once, with a remedy each."""
     return Table(
         columns=(
             Column("op", kind="name"),

@@ -56,7 +56,7 @@ def gate_json(gate: GateRun) -> CheckDocument:
 
 
 def cases_json(recorded: Iterable[tuple[Case, bool]]) -> CasesDocument:
-    """Cases, and which of them have a baseline."""
+    """Cases, and whether each has a baseline."""
     return {
         "cases": [
             {**case.record, "limit": dict(case.limit), "recorded": found}

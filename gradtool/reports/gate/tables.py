@@ -1,4 +1,4 @@
-"""The verdicts as a table, and below it what grew in each case that failed."""
+"""The verdicts as a table, and below it the growth in each failed case."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _row(judged: Judged) -> tuple[str, ...]:
 
 
 def grown_table(judged: Judged) -> Table | None:
-    """The tensors and the operators that grew most, and why; None where none is known."""
+    """The tensors and the operators of most growth, and why; None if none is known."""
     found = deciding(judged)
     if found is None or not judged.grown:
         return None
@@ -73,7 +73,7 @@ def grown_table(judged: Judged) -> Table | None:
 
 
 def case_table(cases: Iterable[tuple[Case, bool]]) -> Table:
-    """The cases, what limits them, and whether there is a baseline."""
+    """The cases, their limits, and whether there is a baseline."""
     return Table(
         columns=(
             Column("case", kind="name"),
