@@ -1,4 +1,4 @@
-"""What the operands of attention were before exporters turned, scaled and repeated them."""
+"""Operands of attention before an exporter's transposes, scales and repeats."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ Sizes = list[Dim]
 
 @dataclass(frozen=True)
 class Operands:
-    """Looks behind values, but never behind those that are `kept`, and emits what is not there."""
+    """A view of producers, stopped at `kept` values, and an emitter of missing ones."""
 
     op: Builder
     kept: AbstractSet[ir.Value]
 
     def maker(self, value: ir.Value | None, *operators: str) -> ir.Node | None:
-        """The standard node that computes a value, if it is one of these operators."""
+        """The standard producer of a value, if it is one of these operators."""
         node = None if value is None or value in self.kept else value.producer()
         standard = node is not None and node.domain in ("", "ai.onnx")
         return node if standard and node is not None and node.op_type in operators else None
 
     def number(self, value: ir.Value | None) -> float | None:
-        """The number that a value of one element is, whatever is fed."""
+        """The constant number of a value of one element."""
         if value is None or value in self.kept or value.is_graph_input():
             return None
         known = array(value)
         return None if known is None or known.size != 1 else float(known.reshape(()))
 
     def factor(self, node: ir.Node) -> tuple[ir.Value, float] | None:
-        """`(x, c)` of a node that computes `x · c`, where c is a number."""
+        """`(x, c)` of a node for `x · c` with a number c."""
         a, b = node.inputs
         for x, other in ((a, b), (b, a)) if node.op_type == "Mul" else ((a, b),):
             c = self.number(other)
@@ -80,7 +80,7 @@ class Operands:
         return self.op.reshape(x, sizes)
 
     def by_group(self, x: ir.Value) -> ir.Value | None:
-        """The heads [B, G, T, D] of which `x` [B, G · n, T, D] has each n times in a row, if so.
+        """The heads [B, G, T, D] that `x` [B, G · n, T, D] repeats n times in a row, if so.
 
         Exporters write `Reshape(Expand(Unsqueeze))`, or a Concat in place of the Expand.
         """
@@ -105,7 +105,7 @@ class Operands:
         return x
 
     def only_reader(self, value: ir.Value | None) -> ir.Node | None:
-        """The one node that reads a value, if nobody else wants it."""
+        """The only reader of a value, if it is no output."""
         if value is None or value in self.kept or value.is_graph_output():
             return None
         found = readers(value)
@@ -130,7 +130,7 @@ def dims(value: ir.Value) -> Sizes:
 
 
 def readers(value: ir.Value) -> list[ir.Node]:
-    """The nodes that read a value, each once."""
+    """The readers of a value, each once."""
     return list(dict.fromkeys(use.node for use in value.uses()))
 
 

@@ -18,7 +18,7 @@ ATTENTION = 23  # the opset of Attention and RotaryEmbedding
 
 
 def refused(node: ir.Node, why: str) -> ModelError:
-    """The error of a feature that training graphs do not have."""
+    """The error of a feature unsupported in training graphs."""
     return ModelError(f"{node.op_type} {node.name!r}: {why}, which is not supported")
 
 
@@ -126,7 +126,7 @@ def multi_head_attention(op: Builder, node: Node) -> Sequence[Tensor]:
 def _operands(
     op: Builder, q: Tensor, k: Tensor | None, v: Tensor | None, heads: int
 ) -> tuple[Tensor, ...]:
-    """Query, key and value, unpacked where they come in one tensor: [B, S, N, parts, H]."""
+    """Query, key and value, unpacked if they come in one tensor: [B, S, N, parts, H]."""
     if k is None:
         return _unpacked(op, q, heads, 3)
     if v is None:
@@ -148,7 +148,7 @@ def _padding_mask(
     k: Tensor,
     past: Tensor | None,
 ) -> Tensor | None:
-    """What is added to scores of keys that are padding, broadcast to [B, N, S, T]."""
+    """The additive mask of padding keys, broadcast to [B, N, S, T]."""
     if padding is None:
         return None
     rank = len(padding.shape)

@@ -12,7 +12,7 @@ GELU, RMS_NORM = 20, 23  # the opsets of these operators
 
 
 def inputs_of(node: Any, count: int) -> list[Any]:
-    """The inputs of a node, None for those that are absent."""
+    """The inputs of a node, None for absent ones."""
     return [*node.inputs, *[None] * count][:count]
 
 
@@ -44,7 +44,7 @@ def quick_gelu(op: Any, node: Any) -> Sequence[Any]:
 
 
 def fused_matmul(op: Any, node: Any) -> Sequence[Any]:
-    """`alpha · A' B'`, where ' may exchange the last axes, and move the first behind the batch."""
+    """`alpha · A' B'`; ' may exchange the last axes, and move the first behind the batch."""
     given = node.attributes
     sides = []
     for value, which in zip(node.inputs, "AB", strict=True):

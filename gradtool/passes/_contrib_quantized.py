@@ -2,8 +2,8 @@
 
 An integer q stands for `(q - zero) · scale`.  The operators of com.microsoft are replaced where a
 model is loaded, those of the standard, which our kernels compute exactly, where it is
-differentiated.  What onnxruntime adds up in integers is added up in floats: a result may round to
-the neighbour of its own.
+differentiated.  Integer sums of onnxruntime become sums of floats: a result may round to the
+neighbour of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AXES_BY_ATTRIBUTE = 13  # Softmax flattened its input before this opset
 
 
 def _real(op: Any, q: Any, scale: Any, zero: Any, axis: int | None = None) -> Any:
-    """What integers stand for; a scale of several elements is by `axis`."""
+    """The dequantised floats of integers; a scale of several elements is by `axis`."""
     return op.DequantizeLinear(q, scale, zero, axis=axis)
 
 
@@ -95,7 +95,7 @@ def where(op: Any, node: Any) -> Sequence[Any]:
 
 
 def gemm(op: Any, node: Any) -> Sequence[Any]:
-    """`alpha · A' B' + C`, where C is in steps of `alpha · scale of A · scale of B`."""
+    """`alpha · A' B' + C`, C in steps of `alpha · scale of A · scale of B`."""
     a, a_scale, a_zero, b, b_scale, b_zero, c, scale, zero = inputs_of(node, 9)
     given = node.attributes
     alpha, turned = given.get_float("alpha", 1.0), given.get_int("transB", 0)
@@ -142,7 +142,7 @@ def matmul_integer_to_float(op: Any, node: Any) -> Sequence[Any]:
 
 
 def _recurrent_weight(op: Any, q: Any, scale: Any, zero: Any) -> Any:
-    """What `[directions, inputs, 4 · hidden]` stands for, as `[directions, 4 · hidden, inputs]`.
+    """The floats of `[directions, inputs, 4 · hidden]`, as `[directions, 4 · hidden, inputs]`.
 
     Scales are `[directions]` or `[directions, 4 · hidden]`.
     """
@@ -155,7 +155,7 @@ def _recurrent_weight(op: Any, q: Any, scale: Any, zero: Any) -> Any:
 
 
 def dynamic_quantize_lstm(op: Any, node: Any) -> Sequence[Any]:
-    """An LSTM of what weights and rounded inputs stand for; onnxruntime rounds its states too."""
+    """An LSTM of dequantised weights and rounded inputs; onnxruntime rounds its states too."""
     x, w, r, bias, lengths, h, c, peepholes, w_scale, w_zero, r_scale, r_zero = inputs_of(node, 12)
     for scale, zero in ((w_scale, w_zero), (r_scale, r_zero)):
         if len(scale.shape) != len(zero.shape):
@@ -169,7 +169,7 @@ def dynamic_quantize_lstm(op: Any, node: Any) -> Sequence[Any]:
 
 
 def _renamed(name: str) -> Callable[[Any, Any], Sequence[Any]]:
-    """The operator of the standard by this name, for the types that it has at every opset."""
+    """The operator of the standard by this name, for its types at every opset."""
 
     def rule(op: Any, node: Any) -> Sequence[Any]:
         types = {value.dtype for value in (*node.inputs, *node.outputs) if value is not None}

@@ -26,12 +26,12 @@ from gradtool.ops.control.gradient_turns import Track, Turns, formal_like
 
 @dataclass(frozen=True)
 class Pair:
-    """A loop and that of its gradient, which reads what the turns stacked, the last one first.
+    """A loop and its gradient, which reads the stacks of turns, the last one first.
 
-    `stacks` are rows of `forward` that nothing else reads, by place, each with what a turn of
-    `backward` reads of it: a slice of a Scan, or what a Loop gathers at `index`.  `held` are those
-    that a turn is not computed again without: states as they enter it, and what was drawn at random
-    in it (one of `drawn`).
+    `stacks` are rows of `forward` that nothing else reads, by place, each with its read in a turn
+    of `backward`: a slice of a Scan, or a Gather of a Loop at `index`.  `held` are residuals needed
+    to recompute a turn: states as they enter it, and numbers drawn at random in it (one of
+    `drawn`).
     """
 
     forward: Turns
@@ -56,31 +56,31 @@ class Pair:
 
     @property
     def most(self) -> int:
-        """How many turns can be taken again at once: one where they are open, or draw at random."""
+        """The most turns recomputed at once: one if they are open, or draw at random."""
         whole = self.index is None and not self.drawn
         return self.count if isinstance(self.count, int) and whole else 1
 
     @property
     def inside(self) -> list[int]:
-        """The rows of what a turn computes."""
+        """The rows computed by a turn."""
         return [row for row in self.stacks if row not in self.held]
 
     @property
     def missing(self) -> list[ir.Value]:
-        """What a turn is not computed again without and is not stacked."""
+        """The values needed to recompute a turn and not stacked."""
         f, held = self.forward, set(self.held.values())
         _, read = self.again()
         needed = (*f.formal, *self.drawn, *(() if f.number is None else (f.number,)))
         return [v for v in needed if v in read and v not in held]
 
     def again(self) -> tuple[list[ir.Node], set[ir.Value]]:
-        """The nodes of a turn whose results are stacked, or lead there, and all that these read."""
+        """The nodes of a turn whose results are stacked, or lead there, and all their reads."""
         rows = [self.forward.rows[row] for row in self.inside]
         return reach(self.forward.body, rows, {*self.drawn})
 
 
 def pairs(model: ir.Model, name: str | None = None) -> list[Pair]:
-    """The loops whose turns can be taken again, those in bodies as well; or the one of a name."""
+    """The loops with turns to recompute, those in bodies as well; or the one of a name."""
     found = []
     for graph, nodes in walk.by_graph(model.graph):
         for node in nodes:
@@ -97,7 +97,7 @@ def _is_loop(node: ir.Node) -> bool:
 
 
 def _pair(forward: ir.Node, backward: ir.Node) -> Pair | None:
-    """The pair of two nodes, where the second reads what only it reads of the first."""
+    """The pair of two nodes, if the second is the only reader of its reads of the first."""
     if not _is_loop(forward) or stage(forward) == "backward":
         return None
     f, b = Turns.of(as_node(forward)), Turns.of(as_node(backward))
@@ -121,7 +121,7 @@ def _pair(forward: ir.Node, backward: ir.Node) -> Pair | None:
 
 
 def _index(turns: Turns) -> ir.Value | None:
-    """Where the gradient of a Loop gathers what its turns read: the turn of forward."""
+    """The index at which the gradient of a Loop gathers reads of its turns: the turn of forward."""
     if turns.number is None:
         return None
     gathers = (n for n in turns.body if n.op_type == "Gather" and not n.domain)
@@ -129,7 +129,7 @@ def _index(turns: Turns) -> ir.Value | None:
 
 
 def _is_reverse(value: ir.Value | None, turns: Turns) -> bool:
-    """Whether a value is the last turn less the one that is taken."""
+    """Whether a value is the last turn less the current one."""
     node = None if value is None else value.producer()
     return node is not None and node.op_type == "Sub" and node.inputs[1] is turns.number
 
@@ -137,7 +137,7 @@ def _is_reverse(value: ir.Value | None, turns: Turns) -> bool:
 def _read(
     track: Track, turns: Turns, node: ir.Node, slot: int, index: ir.Value | None
 ) -> ir.Value | None:
-    """What a turn of a gradient reads of a row, at its one use; None if it is another turn's."""
+    """The read of a row in a turn of a gradient, at its one use; None if of another turn."""
     if index is None:
         place = slot - len(turns.states)
         is_scanned = node is turns.node and turns.read[place].backwards != track.backwards
@@ -155,7 +155,7 @@ def _is_sized(value: ir.Value) -> bool:
 
 
 def _source(turns: Turns, row: int) -> ir.Value:
-    """The value of a body that a row is, or a copy of."""
+    """The source of a row in a body, through copies."""
     value = turns.rows[row]
     node = value.producer()
     if node is None or node.op_type != "Identity" or node.graph is not turns.body:
@@ -166,7 +166,7 @@ def _source(turns: Turns, row: int) -> ir.Value:
 def reach(
     body: ir.Graph, wanted: Sequence[ir.Value], given: AbstractSet[ir.Value] = frozenset()
 ) -> tuple[list[ir.Node], set[ir.Value]]:
-    """The nodes of a body that values come from other than through `given`, and all they read."""
+    """The producing nodes of a body's values other than through `given`, and all their reads."""
     needed, nodes = set(wanted), []
     for node in reversed(body):
         if any(v in needed and v not in given for v in node.outputs):
@@ -186,10 +186,10 @@ def turn(
     *,
     again: bool = False,
 ) -> list[ir.Value]:
-    """Copy the nodes that values of a body come from to the builder's graph; what those are there.
+    """Copy the producing nodes of a body's values to the builder's graph; return the copies.
 
-    `known` says what stands there for values of the body, its inputs among them, and takes what is
-    computed.
+    `known` has the copies of values of the body, its inputs among them, and takes the computed
+    ones.
     """
     for node in reach(body, wanted, known.keys())[0]:
         copy(op, node, known, again=again)
@@ -234,7 +234,7 @@ def taken(
 
 
 def give(op: Builder, graph: ir.Graph, values: Sequence[ir.Value]) -> None:
-    """Make values the outputs of the graph that is built."""
+    """Make values the outputs of the current graph."""
     for value in values:
         graph.outputs.append(own(op, value, graph.outputs))
 
@@ -258,27 +258,27 @@ def scan(
 
 
 def listed(made: ir.Value | Sequence[ir.Value]) -> list[ir.Value]:
-    """The outputs of a node that was emitted."""
+    """The outputs of an emitted node."""
     return [made] if isinstance(made, ir.Value) else list(made)
 
 
 @contextmanager
 def in_place_of(op: Builder, node: ir.Node) -> Iterator[None]:
-    """Emit before a node, on behalf of what it is from."""
+    """Emit before a node, on behalf of its source."""
     source, name = node.metadata_props.get(SOURCE, ""), node.name or ""
     with op.at(node, stage=stage(node), source=source, prefix=name):
         yield
 
 
 def replace(nodes: Sequence[ir.Node], old: Sequence[ir.Value], new: Sequence[ir.Value]) -> None:
-    """Let values take the place of those of nodes, which go."""
+    """Replace results of nodes by values, and drop the nodes."""
     take_over(old, new)
     return_instead(dict(zip(old, new, strict=True)))
     drop(nodes)
 
 
 def name_like(made: Sequence[ir.Value], like: ir.Node, suffix: str = "") -> None:
-    """Name the node of values that take the place of a node; several make the last that does."""
+    """Name the producer of replacement values like a node; of several producers the last."""
     node = made[0].producer()
     assert node is not None  # noqa: S101 - it was emitted
     name = f"{like.name}{suffix}"

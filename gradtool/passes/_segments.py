@@ -50,7 +50,7 @@ class Segments:
         name_like(made, f.node)
         old = [*outputs[: self.carried], *(outputs[self.carried + row] for row in self.rows)]
         replace([], old, made)
-        b = Turns.of(as_node(self.pair.backward.node))  # reads what was replaced
+        b = Turns.of(as_node(self.pair.backward.node))  # reads the replaced node
         with in_place_of(self.op, b.node):
             made = self._return(b, entering, last)
         name_like(made, b.node)
@@ -137,14 +137,14 @@ class Segments:
         return taken(op, f, self.rest, states, arrays, first, rows, again=again)
 
     def _again(self) -> AbstractContextManager[None]:
-        """Emit, where nodes are emitted now, what is computed again."""
+        """Emit recomputed nodes at the current point of emission."""
         op, name = self.op, self.name
         return op.at(op.anchor, stage="recompute", source=name, prefix=f"{name}/again")
 
     # -------------------------------------------------------------------- arrays
 
     def _part(self, array: ir.Value, track: Track, first: int, end: int) -> ir.Value:
-        """What the turns from `first` to `end` read of an array."""
+        """The part of an array read by the turns from `first` to `end`."""
         if (first, end) == (0, self.count):
             return array
         if track.backwards:
@@ -152,20 +152,20 @@ class Segments:
         return self.op.slice(as_tensor(array), track.axis, first, end)
 
     def _cut(self, array: ir.Value, track: Track, first: int) -> ir.Value:
-        """What the whole segments read of an array, those from turn `first` on: one axis more."""
+        """The part of an array read by whole segments, from turn `first` on: one axis more."""
         part = as_tensor(self._part(array, track, first, first + self.main))
         dims = list(part.shape)
         dims[track.axis : track.axis + 1] = [self.main // self.length, self.length]
         return self.op.reshape(part, dims)
 
     def slice(self, array: ir.Value, track: Track) -> ir.Value:
-        """What a segment reads of an array."""
+        """The part of an array read by a segment."""
         dims = list(as_tensor(array).shape)
         del dims[track.axis]
         return self.op.formal("slice", dims, as_tensor(array).dtype)
 
     def _joined(self, rows: ir.Value, track: Track) -> ir.Value:
-        """What segments gave, as what their turns gave: one axis less."""
+        """Rows of segments as rows of their turns: one axis less."""
         dims = list(as_tensor(rows).shape)
         dims[track.axis : track.axis + 2] = [self.main]
         return self.op.reshape(as_tensor(rows), dims)
@@ -173,7 +173,7 @@ class Segments:
     def _chained(
         self, heads: Sequence[ir.Value], tails: Sequence[ir.Value], tracks: Sequence[Track]
     ) -> list[ir.Value]:
-        """Rows of some turns and of those after them, as rows of all."""
+        """Rows of some turns and of later ones, as rows of all."""
         parts = zip(heads, tails, tracks, strict=True)
         return [
             self.op.Concat(*((b, a) if t.backwards else (a, b)), axis=t.axis) for a, b, t in parts
@@ -181,7 +181,7 @@ class Segments:
 
 
 class _Scanned:
-    """The arrays that the Scan over segments reads, each once."""
+    """The arrays read by the Scan over segments, each once."""
 
     def __init__(self) -> None:
         self.arrays: list[ir.Value] = []
@@ -192,7 +192,7 @@ class _Scanned:
     def take(
         self, segments: Segments, array: ir.Value, track: Track, whole: ir.Value | None = None
     ) -> ir.Value:
-        """Read an array that is cut; what a segment reads of it.  `whole` is the one uncut."""
+        """Read an array that is cut; return a segment's part of it.  `whole` is the one uncut."""
         self.arrays.append(array)
         self.slices.append(segments.slice(array, track))
         self.read.append(track)
@@ -201,7 +201,7 @@ class _Scanned:
         return self.slices[-1]
 
     def find(self, whole: ir.Value, track: Track) -> ir.Value | None:
-        """What a segment reads of an array, if that is read already."""
+        """A segment's part of an array, if read already."""
         return self._known.get((whole, track))
 
 

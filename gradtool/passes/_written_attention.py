@@ -1,4 +1,4 @@
-"""Finds attention that is written out, by its last node."""
+"""Pattern matching of attention written out, by its last node."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Written:
 
     @property
     def fits(self) -> bool:
-        """Whether sizes and types are known to be those of one attention."""
+        """Whether sizes and types are known to be of one attention."""
         floats = [m for m in self.masks if m.dtype != ir.DataType.BOOL]
         one = {x.dtype for x in (self.q, self.k, self.v, *floats)}
         agree = self._agree_flat() if self.heads else self._agree()
@@ -85,7 +85,7 @@ class Look:
     operands: Operands
 
     def at(self, node: ir.Node) -> Written | None:
-        """The attention that ends in a node, if one does."""
+        """The attention ending in a node, if there is one."""
         if (node.domain, node.op_type) in (("", "Attention"), (DOMAIN, "ScaledAttention")):
             return standard(node)
         if node.op_type != "MatMul" or node.domain not in ("", "ai.onnx"):
@@ -99,7 +99,7 @@ class Look:
         return replace(found, v=v, safe=safe) if whole else None
 
     def _softmax(self, p: ir.Value | None, reader: ir.Node) -> tuple[ir.Node | None, bool]:
-        """The softmax that only `reader` reads, and whether its rows of NaN are made zeros."""
+        """The softmax read by `reader` alone, and whether its rows of NaN are made zeros."""
         look = self.operands
         if look.only_reader(p) is not reader:
             return None, False
@@ -126,7 +126,7 @@ class Look:
         return softmax if alone and last and look.number(zero) == 0 else None
 
     def _passes_on(self, node: ir.Node) -> bool:
-        """Whether a node gives what it gets: no Cast to another type, no Dropout that may drop."""
+        """Whether a node is an identity: no Cast to another type, no Dropout that may drop."""
         if node.op_type == "Cast":
             return node.inputs[0] is not None and node.inputs[0].dtype == node.outputs[0].dtype
         shown = len(node.outputs) > 1 and bool(readers(node.outputs[1]))
@@ -134,7 +134,7 @@ class Look:
         return not shown and (training is None or self.operands.number(training) == 0)
 
     def _scores(self, s: ir.Value | None, reader: ir.Node) -> Written | None:
-        """Scores that only `reader` reads, from the product of Q and Kᵀ on."""
+        """Scores read by `reader` alone, from the product of Q and Kᵀ on."""
         look = self.operands
         kinds = ("MatMul", "Add", "Where", "Mul", "Div", "Identity", "Cast", "Reshape")
         node = look.maker(s, *kinds)
@@ -180,7 +180,7 @@ class Look:
         return None if found is None or _is_joined(found, node) else _behind(found, mask)
 
     def _chosen(self, node: ir.Node) -> Written | None:
-        """`Where(mask, s, fill)` or `Where(mask, fill, s)`."""
+        """Scores masked by `Where`: `Where(mask, s, fill)` or `Where(mask, fill, s)`."""
         mask, a, b = node.inputs
         fill = self.operands.number(b)
         s, inverted = (a, False) if fill is not None else (b, True)
@@ -202,7 +202,7 @@ def _masks(mask: ir.Value, s: ir.Value, node: ir.Node) -> bool:
 
 
 def _is_joined(found: Written, node: ir.Node) -> bool:
-    """Whether batch and heads, which were apart before, are on one axis again."""
+    """Whether batch and heads, separate before, are on one axis again."""
     return bool(found.lead) and len(dims(node.outputs[0])) == 3
 
 
@@ -212,7 +212,7 @@ def _behind(found: Written, mask: ir.Value, *, inverted: bool = False) -> Writte
 
 
 def standard(node: ir.Node) -> Written | None:
-    """Attention without a past, lengths, a soft cap or a window, of which only Y is read."""
+    """Attention without a past, lengths, a soft cap or a window, with Y as its only read output."""
     q, k, v, mask, *rest = (*node.inputs, None, None)[: max(4, len(node.inputs))]
     given = node.attributes
     odd = any(x is not None for x in rest) or any(
@@ -238,7 +238,7 @@ def standard(node: ir.Node) -> Written | None:
 
 
 def _scale(node: ir.Node, size: Dim, heads: tuple[int, ...]) -> float | None:
-    """What the node says, else one by the root of the size of a head, if that is known."""
+    """The scale of the node, else one by the root of the size of a head, if known."""
     if "scale" in node.attributes:
         return node.attributes.get_float("scale", 0.0)
     if not isinstance(size, int):

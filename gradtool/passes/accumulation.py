@@ -34,7 +34,7 @@ from gradtool.shapes import infer
 
 
 def accumulating(model: ir.Model) -> ir.Model:
-    """A training graph with gradient buffers, in which these are state: each holds its sum.
+    """A training graph with gradient buffers as state: each holds its sum.
 
     The model given is changed.
 
@@ -63,10 +63,10 @@ def accumulating(model: ir.Model) -> ir.Model:
 
 @dataclass(frozen=True)
 class Update:
-    """Updates as a model of their own, and what people should hear about them.
+    """Updates as a model of their own, and their warnings.
 
-    `of` has the parameter by its state.  `parts` tells what of the model lies inside of a parameter
-    or a sum: by its name, the name of that, and from which element on.
+    `of` has the parameter by its state.  `parts` tells which values of the model lie inside of a
+    parameter or a sum: by its name, the name of that, and from which element on.
     """
 
     model: ir.Model
@@ -83,14 +83,14 @@ def updating(
     whole: Sequence[str] | None = None,
     ranks: int = 1,
 ) -> Update:
-    """The updates of what an `accumulating` model has the gradients of.
+    """The updates from the gradients of an `accumulating` model.
 
-    An input, named by the metadata `gradtool.scale`, is what sums are multiplied by: 1 where nobody
-    gives it.  Nothing has a name of the model given but its parameters and sums, see `held_by`.
-    With `own` only these elements of parameters are updated, in the order of memory, or all of one
-    where it says None; state is of them alone.  Of the parameters that are `whole` all of a sum is
-    there to take the own part of; where that is None, sums are no more than what is updated.  A
-    norm of all is that of as many `ranks`, which have the gradients of others.
+    Sums are multiplied by an input, named by the metadata `gradtool.scale`: 1 by default. Nothing
+    has a name of the model given but its parameters and sums, see `held_by`. With `own` only these
+    elements of parameters are updated, in the order of memory, or all of one where it says None;
+    state is of them alone.  Of the parameters that are `whole` all of a sum is there to take the
+    own part of; where that is None, sums cover the updated elements alone.  A norm of all is that
+    of as many `ranks`, which have the gradients of others.
 
     Raises:
         UsageError: there is nothing to update.
@@ -138,7 +138,7 @@ def updating(
 
 
 def _of_state(model: ir.Model, state: Sequence[ir.Value]) -> ir.Model:
-    """A model without nodes that has parameters and state of another."""
+    """A model without nodes, with parameters and state of another."""
     given = model.graph
     graph = ir.Graph(
         [], [], nodes=[], initializers=state, name=f"{given.name}_update",
@@ -182,7 +182,7 @@ def _part(tensor: ir.TensorProtocol, part: slice) -> ir.Tensor[np.ndarray[Any, A
 
 
 def held_by(update: ir.Model) -> frozenset[str]:
-    """Parameters, sums, their rows and state of what `updating` makes: they outlive a step."""
+    """Parameters, sums, their rows and state of `updating`'s result: they outlive a step."""
     info = TrainingInfo.of(update)
     return info.changing.union(info.gradients.values())
 

@@ -24,8 +24,8 @@ def add_averages(
 ) -> dict[str, str]:
     """Give a model that updates parameters the mean of each of some, as `<name>_average`.
 
-    Returns the parameter by its mean; the metadata `gradtool.averages` has the mean by it.  No mean
-    is called as anything in the models `apart`.
+    Returns the parameter by its mean; the metadata `gradtool.averages` has the mean by it.  Names
+    of means are new to the models `apart`, too.
 
     Raises:
         UsageError: the decay is no share.

@@ -1,4 +1,4 @@
-"""Along which axis each value of a graph has the examples of a batch, and which values are sums."""
+"""The batch axis of each value of a graph, and the values that are sums over examples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BatchAxis(Batch):
     """The states of all values of a graph, node after node in its order; see `Batch`."""
 
     def walk(self, graph: ir.Graph) -> None:
-        """Find the states of what the nodes of a graph or a body make, one after the other."""
+        """Find the states of the results of a graph's or a body's nodes, one after the other."""
         for node in graph:
             for value, state in zip(node.outputs, self._outputs(node), strict=True):
                 self.states[value] = state
@@ -58,7 +58,7 @@ class BatchAxis(Batch):
         return read
 
     def _put_ahead(self, value: ir.Value | None) -> None:
-        """Let a sum be known before that follows from data, and from no other such sum."""
+        """Let a sum be known ahead if it follows from data, and from no other such sum."""
         state, maker = self.of(value), None if value is None else value.producer()
         if value is None or maker is None or maker.graph is not self.graph:
             return
@@ -106,7 +106,7 @@ class BatchAxis(Batch):
         raise MixesError("it takes the number of examples")
 
     def _of_fixed(self, node: ir.Node, value: ir.Value) -> State:
-        """What an operator makes of what is fixed, in a size that the batch may decide."""
+        """The state of an operator's result from fixed operands, in a size the batch may decide."""
         if not self.varying(value):
             return FIXED
         if node.op_type == "Range":
@@ -116,7 +116,7 @@ class BatchAxis(Batch):
         raise MixesError("it tells the places of examples apart")
 
     def _held(self, value: ir.Value, state: State) -> State:
-        """A state that the shape of its value agrees with."""
+        """A state, checked against the shape of its value."""
         if not isinstance(state, Rows | Total | Fixed) or self.symbol is None or not value.name:
             return state
         wanted = [state.axis] if isinstance(state, Rows) else []
@@ -125,7 +125,7 @@ class BatchAxis(Batch):
         return state
 
     def follow(self, graph: ir.Graph, given: Sequence[State]) -> list[State]:
-        """The states of what a body returns, whose inputs have those given."""
+        """The states of a body's results, for the given ones of its inputs."""
         for value, state in zip(graph.inputs, given, strict=True):
             self.states[value] = state
         self.walk(graph)

@@ -1,4 +1,4 @@
-"""Where examples lie when values are laid out anew, picked from, or given to a body."""
+"""The batch axis of values laid out anew, picked from, or given to a body."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gradtool.passes.batch_states import (
     is_standard,
 )  # fmt: skip
 
-MOST_TURNS = 8  # of a body, until what it hands on is settled
+MOST_TURNS = 8  # of a body, until its carried states settle
 
 
 def _sums(batch: Batch, node: ir.Node, states: list[State]) -> State | None:
-    """A sum over examples that is laid out otherwise is one; None where there is none."""
+    """The sum over examples in another layout; None if there is none."""
     if not any(isinstance(s, Total) for s in states):
         return None
     return linear(batch, node, states)
@@ -35,7 +35,7 @@ def _sums(batch: Batch, node: ir.Node, states: list[State]) -> State | None:
 
 @rule_for("Reshape", "Flatten")
 def reshape(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows where as many elements lie before and behind an example as did."""
+    """Rows whose examples keep the number of elements before and behind them."""
     if (total := _sums(batch, node, states)) is not None:
         return total
     state, value = only_first(states), node.inputs[0]
@@ -60,7 +60,7 @@ def reshape(batch: Batch, node: ir.Node, states: list[State]) -> State:
 
 @rule_for("Transpose")
 def transpose(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows along the axis that theirs becomes."""
+    """Rows along the image of their axis."""
     if (total := _sums(batch, node, states)) is not None:
         return total
     state, rank = only_first(states), rank_of(batch, node.inputs[0])
@@ -70,7 +70,7 @@ def transpose(batch: Batch, node: ir.Node, states: list[State]) -> State:
 
 @rule_for("Squeeze", "Unsqueeze")
 def squeeze(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows along the axis that theirs becomes."""
+    """Rows along the image of their axis."""
     if (total := _sums(batch, node, states)) is not None:
         return total
     state = only_first(states)
@@ -108,7 +108,7 @@ def sizes(batch: Batch, node: ir.Node, states: list[State]) -> State:
 
 
 def _turns(batch: Batch, node: ir.Node, rank: int, axis: int) -> bool:
-    """Whether a Slice takes an axis in steps that are not 1."""
+    """Whether a Slice takes an axis in steps other than 1."""
     steps, given = batch.constant(node, 4), batch.constant(node, 3)
     if steps is None:
         return len(node.inputs) > 4 and node.inputs[4] is not None
@@ -141,7 +141,7 @@ def concat(batch: Batch, node: ir.Node, states: list[State]) -> State:
 
 
 def _numbers_first(batch: Batch, node: ir.Node) -> bool:
-    """Whether a model that fixes its batch puts the numbers of examples before what they pick."""
+    """Whether a model of fixed batch puts the numbers of examples before their picks."""
     first = batch.constant(node, 0) if batch.symbol is None else None
     return first is not None and np.array_equal(first, np.arange(batch.count)[:, None])
 
@@ -151,7 +151,7 @@ def _numbers_first(batch: Batch, node: ir.Node) -> bool:
 
 @rule_for("Gather")
 def gather(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows that each pick from something fixed, or of each of which the same is picked."""
+    """Rows that each pick from a fixed operand, or all give the same pick."""
     data, indices = states
     axis = node.attributes.get_int("axis", 0) % rank_of(batch, node.inputs[0])
     if isinstance(data, Fixed) and isinstance(indices, Rows) and not indices.own:
@@ -229,7 +229,7 @@ def one_hot(batch: Batch, node: ir.Node, states: list[State]) -> State:
 
 @rule_for("Dropout", "Bernoulli", "RandomNormalLike", "RandomUniformLike")
 def drawn(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows of what is drawn for each."""
+    """Rows of random numbers drawn for each."""
     return replace(only_first(states), own=False)
 
 
@@ -251,7 +251,7 @@ def recurrent(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
 
 @rule_for("If")
 def branches(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
-    """What both branches give; a condition that examples decide would be one for all."""
+    """The common states of both branches; a condition decided by examples would be one for all."""
     if not isinstance(states[0], Fixed):
         raise MixesError("examples decide its branch")
     first, second = (batch.follow(body, []) for body in walk.subgraphs(node))
@@ -268,7 +268,7 @@ def _either(a: State, b: State) -> State:
 
 @rule_for("Scan")
 def scan(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
-    """Turns along another axis than that of examples; what is handed on settles."""
+    """Turns along another axis than the batch; carried states settle."""
     (body,) = walk.subgraphs(node)
     count = node.attributes.get_int("num_scan_inputs", 0)
     held = len(states) - count
@@ -286,7 +286,7 @@ def scan(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
 
 @rule_for("Loop")
 def loop(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
-    """What is handed on settles; how many turns there are, examples don't decide."""
+    """Carried states settle; examples don't decide the number of turns."""
     (body,) = walk.subgraphs(node)
     if any(not isinstance(s, Fixed) for s in states[:2]):
         raise MixesError("examples decide the number of its turns")
@@ -300,7 +300,7 @@ def loop(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
 def _settled(
     batch: Batch, body: ir.Graph, carried: list[State], turns: list[State], before: int
 ) -> tuple[list[State], list[State]]:
-    """What a body hands on, and all that it returns, when neither changes any more."""
+    """The carried states and results of a body at the fixed point."""
     first = [FIXED] * before
     skipped = 1 if before else 0
     for _ in range(MOST_TURNS):
@@ -331,5 +331,5 @@ def _with(state: State, axis: int) -> State:
 
 
 def rule(node: ir.Node) -> Rule | None:
-    """What tells of an operator; None of one that is not known."""
+    """The rule of an operator; None of an unknown one."""
     return TABLE.get(node.op_type) if is_standard(node) else None

@@ -1,4 +1,4 @@
-"""What each operator makes of values whose rows are examples, or that are sums over examples."""
+"""Rules of operators for values whose rows are examples, or that are sums over examples."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rows_of(state: State) -> Rows:
 
 
 def only_first(states: list[State]) -> Rows:
-    """The rows of the first operand, where all others are fixed."""
+    """The rows of the first operand, all others being fixed."""
     if any(not isinstance(s, Fixed) for s in states[1:]):
         raise MixesError("an operand beside the first depends on examples")
     return rows_of(states[0])
@@ -68,7 +68,7 @@ def elementwise(batch: Batch, node: ir.Node, states: list[State]) -> State:
 
 
 def beside(batch: Batch, operands: Iterable[tuple[ir.Value | None, State]], rank: int) -> Rows:
-    """The rows that operands have, whose shapes are aligned on the right."""
+    """The rows of operands with shapes aligned on the right."""
     found: Rows | None = None
     for value, state in (operands := list(operands)):
         if not isinstance(state, Rows):
@@ -88,7 +88,7 @@ def beside(batch: Batch, operands: Iterable[tuple[ir.Value | None, State]], rank
 
 
 def linear(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """What is linear in sums over examples, beside what is the same in every batch."""
+    """A linear function of sums over examples, beside values the same in every batch."""
     kinds = [s.kind for s in states if isinstance(s, Total)]
     if any(not isinstance(s, Total | Fixed) for s in states):
         raise MixesError("it computes with a sum over examples beside examples")
@@ -124,7 +124,7 @@ def _divided(batch: Batch, kind: Kind, by: ir.Value | None) -> Total:
 
 
 def _cast(node: ir.Node, state: State) -> State:
-    """A cast is linear but where it rounds to integers or booleans."""
+    """The state of a cast: linear unless it rounds to integers or booleans."""
     value, to = node.inputs[0], node.outputs[0].dtype
     if value is None or to is None or value.dtype is None:
         raise MixesError
@@ -134,7 +134,7 @@ def _cast(node: ir.Node, state: State) -> State:
 
 
 def joined(kinds: Iterable[Kind], *, beside: bool) -> Kind:
-    """The kind of a sum of sums over examples, perhaps `beside` what is the same in any batch."""
+    """The kind of a sum of sums over examples, perhaps `beside` values the same in any batch."""
     found = set(kinds)
     if len(found) == 1 and not (beside and found == {"sum"}):
         return found.pop()
@@ -151,7 +151,7 @@ def _is_zero(value: ir.Value | None) -> bool:
 
 @rule_for("MatMul", "Gemm", "MatMulInteger", "SummedMatMul")
 def product(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows that are not multiplied by each other; a sum where they are what is summed over."""
+    """Rows not multiplied by each other; a sum if they are contracted."""
     a, b = node.inputs[:2]
     ranks = rank_of(batch, a), rank_of(batch, b)
     if any(isinstance(s, Total) for s in states):
@@ -181,7 +181,7 @@ def product(batch: Batch, node: ir.Node, states: list[State]) -> State:
 
 
 def _is_summed(states: list[State], inner: tuple[int, int]) -> bool:
-    """Whether a product sums over the axis of examples, which both operands have there."""
+    """Whether a product contracts the axis of examples, common to both operands."""
     summed = [
         isinstance(s, Rows) and s.axis == axis for s, axis in zip(states[:2], inner, strict=True)
     ]
@@ -197,7 +197,7 @@ def _is_summed(states: list[State], inner: tuple[int, int]) -> bool:
 
 @rule_for("Einsum")
 def einsum(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows along one letter, which is kept, or summed over to a sum."""
+    """Rows along one letter, kept or contracted to a sum."""
     terms, result = parse(node.attributes.get_string("equation", ""), [
         rank_of(batch, v) for v in node.inputs])  # fmt: skip
     letters = {term[rows_of(s).axis] for term, s in zip(terms, states, strict=True)
@@ -221,7 +221,7 @@ def einsum(batch: Batch, node: ir.Node, states: list[State]) -> State:
     "RotaryEmbedding", "STFT", "AffineGrid", "MaxUnpool",
 )  # fmt: skip
 def along_the_first(batch: Batch, node: ir.Node, states: list[State]) -> State | list[State]:
-    """Rows along the first axis of what is computed on; statistics of a batch are its own."""
+    """Rows along the first axis of the operand; statistics of a batch are its own."""
     moving = [s for s in states if not isinstance(s, Fixed)]
     if any(rows_of(s).axis != 0 for s in moving) or len({(s.outer, s.inner) for s in moving}) != 1:  # type: ignore[union-attr]
         raise MixesError("it has examples along another axis than the first")
@@ -256,7 +256,7 @@ def _axis_of(node: ir.Node, rank: int, default: int) -> int:
 @rule_for("Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "ArgMax", "ArgMin", "TopK",
           "CumSum", "CumProd")  # fmt: skip
 def along_one(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows along another axis than that which it computes along."""
+    """Rows along another axis than the operator's."""
     state, rank = only_first(states), rank_of(batch, node.inputs[0])
     default = 0 if node.op_type.startswith("Arg") else -1
     axis = _axis_of(node, rank, default)
@@ -272,7 +272,7 @@ def along_one(batch: Batch, node: ir.Node, states: list[State]) -> State:
 
 @rule_for("LayerNormalization", "RMSNormalization")
 def from_an_axis_on(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows along an axis before those that it computes along."""
+    """Rows along an axis before the operator's axes."""
     state, rank = only_first(states), rank_of(batch, node.inputs[0])
     if state.axis >= _axis_of(node, rank, -1):
         raise MixesError("it computes along the axis of examples")
@@ -281,7 +281,7 @@ def from_an_axis_on(batch: Batch, node: ir.Node, states: list[State]) -> State:
 
 @rule_for("MeanVarianceNormalization")
 def along_some(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """Rows along another axis than those that it computes along."""
+    """Rows along another axis than the operator's axes."""
     state = only_first(states)
     if state.axis in node.attributes.get_ints("axes", [0, 2, 3]):
         raise MixesError("it computes along the axis of examples")
@@ -294,7 +294,7 @@ _ADDS = {"ReduceSum": "sum", "ReduceMean": "mean", "ReduceL1": "sum", "ReduceSum
 @rule_for("ReduceSum", "ReduceMean", "ReduceL1", "ReduceSumSquare", "ReduceMax", "ReduceMin",
       "ReduceProd", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")  # fmt: skip
 def reduction(batch: Batch, node: ir.Node, states: list[State]) -> State:
-    """A sum over examples, where it adds along their axis; else their rows."""
+    """A sum over examples, if it adds along their axis; else their rows."""
     rank, op = rank_of(batch, node.inputs[0]), node.op_type
     if isinstance(states[0], Total):
         if op not in ("ReduceSum", "ReduceMean"):
@@ -337,6 +337,6 @@ def class_loss(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
 
 
 def is_counted(node: ir.Node) -> bool:
-    """Whether a loss is the mean over what counts: some labels do not, or by their weight."""
+    """Whether a loss is a weighted mean: some labels do not count, or by their weight."""
     weighed = len(node.inputs) > 2 and node.inputs[2] is not None
     return weighed or "ignore_index" in node.attributes

@@ -1,4 +1,4 @@
-"""Numbers that follow from the number of examples, as they are for two of these."""
+"""Numbers that follow from the number of examples, evaluated for two of these."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NUMBERS: Mapping[str, Callable[..., Any]] = {
 
 
 def sized(batch: Batch, node: ir.Node) -> State | None:
-    """What a node makes of sizes; None where it makes something else."""
+    """The state of a node's result from sizes; None for other operands."""
     if not is_standard(node):
         return None
     if node.op_type in ("Shape", "Size"):
@@ -73,7 +73,7 @@ def _measured(batch: Batch, node: ir.Node) -> State:
 
 
 def _computed(batch: Batch, node: ir.Node, *, second: bool) -> Any:
-    """The numbers that a node gives, None where it is not followed."""
+    """The numbers computed by a node, None if it is not followed."""
     read: list[Any] = []
     for value in node.inputs:
         state = batch.of(value)

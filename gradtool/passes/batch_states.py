@@ -57,14 +57,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Total:
-    """The sum or mean over examples of what each gives; `mixed`: of both, or beside a constant."""
+    """The sum or mean over examples; `mixed`: of both, or beside a constant."""
 
     kind: Kind
 
 
 @dataclass(frozen=True)
 class Sized:
-    """Numbers that the number of examples decides: as they are for two of these, where known."""
+    """Numbers decided by the number of examples: their values for two of these, if known."""
 
     first: Array | None
     second: Array | None
@@ -87,7 +87,7 @@ class MixesError(Exception):
 
 
 class Batch(ABC):
-    """What is known of the values of a graph whose inputs have examples along `axes`.
+    """The known states of a graph's values, its inputs having examples along `axes`.
 
     `symbol` is the size of these axes, or `size` is, where it is fixed.  Values that follow from
     `trained` ones are never `ahead`.
@@ -157,7 +157,7 @@ class Batch(ABC):
         return [axis for axis, (a, b) in enumerate(pairs) if a != b]
 
     def even(self, value: ir.Value) -> State:
-        """What is the same for each example, in the shape that a value has."""
+        """The state of a value equal for all examples, in the value's shape."""
         axes = self.varying(value)
         if len(axes) > 1:
             raise MixesError("its result has two axes of examples")
@@ -166,12 +166,12 @@ class Batch(ABC):
         return Rows(axes[0], 1, self.dims(value)[axes[0]] // self.count, even=True)
 
     def choose(self, node: ir.Node, found: Sequence[Rows]) -> Rows:
-        """Where a Reshape has its examples: of one example there may be several answers."""
+        """The batch axis of a Reshape: of one example there may be several answers."""
         del node
         return found[0]
 
     def is_count(self, state: Sized) -> bool:
-        """Whether a number is proportional to that of the examples."""
+        """Whether a number is proportional to the number of examples."""
         if state.first is None or state.second is None or state.first.size != 1:
             return False
         return bool(state.first * SECOND == state.second * FIRST)
@@ -184,11 +184,11 @@ class Batch(ABC):
 
     @abstractmethod
     def walk(self, graph: ir.Graph) -> None:
-        """Find the states of what the nodes of a graph or a body make."""
+        """Find the states of the results of a graph's or a body's nodes."""
 
     @abstractmethod
     def follow(self, graph: ir.Graph, given: Sequence[State]) -> list[State]:
-        """The states of what a body returns, whose inputs have those given."""
+        """The states of a body's results, for the given ones of its inputs."""
 
 
 def is_standard(node: ir.Node) -> bool:

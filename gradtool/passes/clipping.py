@@ -13,7 +13,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.typed import as_tensor
 
-TINY = 1e-6  # added to the norm that is divided by
+TINY = 1e-6  # added to the norm in the divisor
 Gradients = dict[ir.Value, Any]
 
 
@@ -40,11 +40,11 @@ def clip_norm(
     whole: Sequence[Any] = (),
     ranks: int = 1,
 ) -> Gradients:
-    """The gradients times `min(1, limit / (norm + 10⁻⁶))`, `norm` that of all elements together.
+    """The gradients times `min(1, limit / (norm + 10⁻⁶))`, `norm` over all elements together.
 
-    They are those of the gradients, or those of the `whole` ones that these are parts of; with more
-    than one of `ranks` those of all of them together, each of which has others.  Every update waits
-    for the last gradient, so all of them are held until then.
+    It is the norm of the gradients, or of the `whole` ones that these are parts of; with more than
+    one of `ranks` of all of them together, each with other gradients.  Every update waits for the
+    last gradient, so all of them are held until then.
     """
     dtype = limit.dtype
     assert dtype is not None  # noqa: S101 - a scalar input has a type

@@ -1,4 +1,4 @@
-"""What the backward walk starts from: a loss and its gradient, or a gradient per output."""
+"""Cotangents for the backward walk: a loss and its gradient, or a gradient per output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cotangents_of(
     head_grads: bool,
     seed: bool,
 ) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
-    """The loss and the gradients that the backward walk starts from."""
+    """The loss and the initial gradients of the backward walk."""
     if head_grads:
         return losses.Loss(None, "head gradients of every output"), _head_inputs(op)
     try:
@@ -35,7 +35,7 @@ def cotangents_of(
 
 
 def _head_inputs(op: Builder) -> dict[ir.Value, ir.Value]:
-    """One new input per float output, that carries its gradient."""
+    """One new input per float output, for its gradient."""
     cotangents: dict[ir.Value, ir.Value] = {}
     for value in op.graph.outputs:
         if is_float(value):
@@ -49,7 +49,7 @@ def _head_inputs(op: Builder) -> dict[ir.Value, ir.Value]:
 
 
 def _ones(op: Builder, loss: ir.Value) -> ir.Value:
-    """A constant of its own, so that who reads it is part of the gradient."""
+    """A constant of its own, so that its readers are part of the gradient."""
     import numpy as np
 
     assert loss.dtype is not None and loss.shape is not None  # noqa: PT018, S101 - a loss has both
@@ -61,7 +61,7 @@ def _ones(op: Builder, loss: ir.Value) -> ir.Value:
 
 
 def _seed(op: Builder, loss: ir.Value) -> ir.Value:
-    """An input that carries the gradient of the loss: 1, or a loss scale."""
+    """An input for the gradient of the loss: 1, or a loss scale."""
     made = ir.Value(name=op.names.fresh(f"{loss.name}_grad"), shape=loss.shape, type=loss.type)
     op.graph.inputs.append(made)
     return made

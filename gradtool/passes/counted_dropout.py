@@ -1,9 +1,9 @@
 """Dropout whose mask is a function of a seed, a step, and an element's place in the batch.
 
-Each gets a stream of its own by its place in the file.  What drops may then run twice: a memory
-plan draws the mask again in place of holding it, and the bits stay the same.  A batch that is
-computed in parts of one size, one after the other or by several processes, draws what it draws as
-a whole where its examples lie along the first axis: a part is told which one it is.
+Each gets a stream of its own by its place in the file.  Dropout may then run twice: a memory plan
+draws the mask again in place of holding it, and the bits stay the same.  A batch that is computed
+in parts of one size, one after the other or by several processes, draws the same numbers as a whole
+one if its examples lie along the first axis: a part is told which one it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIXED = 1 << 31  # set in the stream of a Dropout whose file gives it a seed
 
 
 def count_draws(op: Builder, nodes: Sequence[ir.Node]) -> None:
-    """Replace Dropouts of the main graph by what numbers decide that a step is given, in place.
+    """Replace Dropouts of the main graph by counter-based ones with numbers per step, in place.
 
     They are scalar inputs with the default 0, whose names are noted in the metadata.
     """
@@ -40,7 +40,7 @@ def count_draws(op: Builder, nodes: Sequence[ir.Node]) -> None:
 
 
 def _stream(node: ir.Node, place: int) -> int:
-    """A node's place, or the seed that the file gives it: nodes with one seed draw alike."""
+    """A node's place, or its seed in the file: nodes with one seed draw alike."""
     seed = node.attributes.get_int("seed", -1)
     return place if seed < 0 else FIXED | seed % FIXED
 
@@ -88,7 +88,7 @@ def _replace(op: Builder, node: ir.Node, stream: int, numbers: Sequence[ir.Value
 
 
 def _scale(op: Builder, ratio: Tensor, dtype: ir.DataType) -> Tensor:
-    """`1 / (1 - ratio)`, a constant where the ratio is one: then only the mask reads it."""
+    """`1 / (1 - ratio)`, a constant if the ratio is one: then only the mask reads it."""
     known = None if ratio.is_graph_input() else ir.convenience.get_const_tensor(ratio)
     if known is None:
         return op.Reciprocal(1.0 - op.cast(ratio, dtype))

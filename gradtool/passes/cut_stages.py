@@ -52,7 +52,7 @@ class _Stage:
         self._of_next = TrainingInfo.of(self.cut.model).of_next
 
     def begin(self) -> None:
-        """Take what comes once a step, and give it on."""
+        """Take the values that come once a step, and give them on."""
         below, above = self.cut.once[self.own - 1 : self.own], self.cut.once[self.own :][:1]
         with self.op.at(None, stage="forward", source="", prefix="once"):
             for slot, value in enumerate(below[0] if self.own and below else ()):
@@ -79,7 +79,7 @@ class _Stage:
                     self._send(values[value], after, leaving.pop(value))
 
     def end(self) -> None:
-        """Wait for what is on its way."""
+        """Wait for pending messages."""
         left = [*self.mails.values(), *self.given]
         if left:
             with self.op.at(None, stage="backward", source="", prefix="end"):
@@ -88,7 +88,7 @@ class _Stage:
             self.op.graph.outputs.append(made)
 
     def _line(self, lines: Sequence[Sequence[ir.Value]], further: int) -> Sequence[ir.Value]:
-        """What goes over the boundary to the stage that is `further`, one above or below."""
+        """The values over the boundary to the stage `further`, one above or below."""
         boundary = self.own + min(further, 0)
         return lines[boundary] if 0 <= boundary < len(lines) else ()
 
@@ -128,7 +128,7 @@ class _Stage:
                 self.state[self._of_next[old.name]] = new
 
     def _inside(self, body: ir.Graph, number: int) -> None:
-        """Let a body read what the values around it are in a turn."""
+        """Let a body read this turn's copies of outer values."""
         for graph in walk.graphs(body):
             for node in graph:
                 for slot, value in enumerate(node.inputs):
@@ -139,7 +139,7 @@ class _Stage:
                     graph.outputs[place] = self._found(value, number)
 
     def _found(self, value: ir.Value, number: int) -> ir.Value:
-        """What a value of the whole graph is in a turn of a micro-batch."""
+        """The copy of a whole graph's value in a turn of a micro-batch."""
         if value in self.values[number]:
             return self.values[number][value]
         if value.name in self.state and value.is_initializer():
@@ -149,7 +149,7 @@ class _Stage:
         return self._shared(value)
 
     def _shared(self, value: ir.Value) -> ir.Value:
-        """A parameter or a number that is known, the same in all turns."""
+        """A parameter or a known number, the same in all turns."""
         if value not in self.shared:
             made = ir.Value(
                 name=value.name, shape=value.shape, type=value.type, const_value=value.const_value
@@ -168,7 +168,7 @@ class _Stage:
 
 
 def part_name(name: str, number: int) -> str:
-    """What an input or a result is called that is of one micro-batch."""
+    """The name of an input or a result of one micro-batch."""
     return f"{name}/{number}"
 
 
@@ -197,7 +197,7 @@ def stage_graph(
 
 
 def _return(stage: _Stage, model: ir.Model, results: Sequence[str]) -> None:
-    """Let the graph give its results, and the next values of what it trains."""
+    """Let the graph give its results, and the next values of its trained state."""
     graph, whole = model.graph, {v.name: v for n in stage.cut.model.graph for v in n.outputs}
     if stage.own == stage.cut.stages - 1:
         for number in range(len(stage.values)):

@@ -1,4 +1,4 @@
-"""Sums of gradients of which each rank has a part: those of all ranks, as soon as they are final.
+"""Reduce-scatter of gradients: each rank's part of the sums of all, as soon as they are final.
 
     sum ← sum + (gradient + those of the other ranks)[own]     once for each micro-batch
 
@@ -24,7 +24,7 @@ from gradtool.passes.update_order import update_early
 def cut_sums(
     model: ir.Model, counts: Mapping[str, Sequence[int]], rank: int, *, whole: bool, ordered: bool
 ) -> ir.Model:
-    """An `accumulating` graph whose sums are a rank's part of those of all ranks.
+    """An `accumulating` graph whose sums are a rank's part of the sums over ranks.
 
     `counts` has by parameter how many of its elements each rank has, in order; one that has all of
     them gives the sum its shape if they are taken as a `whole`.  The model given is left as it is.
@@ -60,7 +60,7 @@ def cut_sums(
 
 
 def without(total: ir.Value, after: ir.Value) -> tuple[Tensor, ir.Node]:
-    """The sum `after` without its term `total`, and the node that adds it to a gradient."""
+    """The sum `after` without its term `total`, and the node adding it to a gradient."""
     ((adds, slot),) = total.uses()
     other, (result,) = as_tensor(adds.inputs[1 - slot]), adds.outputs
     if result is after:

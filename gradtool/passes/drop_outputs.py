@@ -1,4 +1,4 @@
-"""What a training graph returns beside its gradients."""
+"""Outputs of a training graph beside its gradients."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gradtool.graph.training_info import TrainingInfo
 
 
 def return_no_more(model: ir.Model, those: Collection[ir.Value], loss: ir.Value | None) -> None:
-    """Take those values from the outputs of a model, in place, unless one is the loss.
+    """Remove values from the outputs of a model, in place, unless one is the loss.
 
-    A value that only the loss reads then dies there, and its gradient may lie in its place.  Next
+    A value read by the loss alone then dies there, and its gradient may lie in its place.  Next
     values of state stay, and so do losses and gradients where a training graph is differentiated.
     """
     if not those or loss is None:

@@ -25,10 +25,10 @@ from gradtool.shapes.folding import forget
 
 
 def evaluation(model: ir.Model, *, loss: bool = True) -> ir.Model:
-    """What a training graph computes before its gradients; the model given is left as it is.
+    """The forward part of a training graph; the model given is left as it is.
 
-    Without `loss`, neither that nor its labels.  What is trained stays marked as such, so that
-    nothing is computed from it ahead.
+    Without `loss`, neither that nor its labels.  Trained values stay marked as such, so that
+    nothing is computed from them ahead.
 
     Raises:
         UsageError: nothing is left.
@@ -66,7 +66,7 @@ def _is_forward(value: ir.Value) -> bool:
 
 
 def _alone(node: ir.Node, op: Builder) -> None:
-    """Let running statistics stand for those of the examples of all ranks, in place."""
+    """Replace statistics of the examples of all ranks by running ones, in place."""
     if node.domain == DOMAIN and node.op_type == "RanksMoments":
         with op.at(node, stage="forward", source="", prefix=node.name or ""):
             made = op.Identity(node.inputs[2]), op.Identity(node.inputs[3])
@@ -74,7 +74,7 @@ def _alone(node: ir.Node, op: Builder) -> None:
 
 
 def _infers(node: ir.Node, op: Builder) -> None:
-    """Turn a node that trains into one that infers, in place."""
+    """Turn a node from training to inference, in place."""
     kept = passed_through(node)
     if kept is not None:
         with op.at(node, stage="forward", source="", prefix=node.name or ""):

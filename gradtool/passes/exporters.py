@@ -1,4 +1,4 @@
-"""What exporters do to a model that is to be trained, told by what they leave behind.
+"""Changes by exporters to a model that is to be trained, told by their traces.
 
 They write models for inference: BatchNormalization is folded into the layer before, Dropout left
 out, and weights are laid out as an operator reads them, under names of the exporter's own.
@@ -32,13 +32,13 @@ DROPOUT = "; Dropout, if there was any, was left out as well"
 
 _TORCHSCRIPT = re.compile(r"(?:onnx::)(\w+)_\d+")  # by its first reader
 _FOLDED = ("Conv", "ConvTranspose")  # TorchScript renames their weights for no other reason
-_TRANSPOSED = ("MatMul", "Gemm")  # what reads the weight of a Linear layer
+_TRANSPOSED = ("MatMul", "Gemm")  # readers of the weight of a Linear layer
 _KERAS = re.compile(r".*/(?:merged_input|batchnorm/\w+)(?::\d+)?")
 _MATRIX = 2  # axes
 
 
 def folded(graph: ir.Graph) -> list[str]:
-    """A warning that names the layers which a BatchNormalization was folded into."""
+    """A warning with the layers into which a BatchNormalization was folded."""
     said = []
     for remedy, holds in ((REMEDY, _of_pytorch), (KERAS_REMEDY, _of_keras)):
         found = [node.name or node.op_type for node in graph if holds(node)]
@@ -50,7 +50,7 @@ def folded(graph: ir.Graph) -> list[str]:
 
 
 def renamed(graph: ir.Graph) -> list[str]:
-    """A warning that names the weights which TorchScript laid out anew under names of its own."""
+    """A warning with the weights transposed by TorchScript under names of its own."""
     found = [v for v in graph.initializers.values() if _is_renamed(v)]
     if not found:
         return []
@@ -60,7 +60,7 @@ def renamed(graph: ir.Graph) -> list[str]:
 
 
 def untied(graph: ir.Graph) -> list[str]:
-    """A warning for each parameter of which the exporter computed another one beside it."""
+    """A warning for each parameter that the exporter folded into several."""
     made: dict[str, list[str]] = {}
     for value in graph.initializers.values():
         if is_float(value) and value.uses():
@@ -90,13 +90,13 @@ def _of_pytorch(node: ir.Node) -> bool:
 
 
 def _of_keras(node: ir.Node) -> bool:
-    """Whether a node reads what grappler made of a weight and a gain, or of statistics."""
+    """Whether a node reads grappler's product of a weight and a gain, or of statistics."""
     held = (v.name or "" for v in node.inputs if v is not None and v.is_initializer())
     return any(map(_KERAS.fullmatch, held))
 
 
 def _is_renamed(value: ir.Value) -> bool:
-    """Whether a matrix has a name of TorchScript's and is multiplied by a product that has none."""
+    """Whether a matrix read by a product has a name of TorchScript's."""
     match = _TORCHSCRIPT.fullmatch(value.name or "")
     if match is None or match[1] not in _TRANSPOSED or not is_float(value):
         return False
@@ -105,7 +105,7 @@ def _is_renamed(value: ir.Value) -> bool:
 
 
 def _reader(value: ir.Value) -> str:
-    """The layer that reads a weight, as TorchScript calls it: `/layer/q` for `/layer/q/MatMul`."""
+    """The layer that reads a weight, by TorchScript's name: `/layer/q` for `/layer/q/MatMul`."""
     names = [use.node.name or use.node.op_type for use in value.uses()]
     name = names[0] if names else "nobody"
     return name.rpartition("/")[0] or name

@@ -1,4 +1,4 @@
-"""A model that computes chosen values only: they become its outputs, and the rest is pruned."""
+"""A model for chosen values only: they become its outputs, and the rest is pruned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def has_values(model: ir.Model, patterns: Iterable[str]) -> bool:
 
 
 def fetch(model: ir.Model, patterns: Sequence[str]) -> ir.Model:
-    """A copy of a model whose outputs are the values that match, and that needs no more.
+    """A copy of a model with the matching values as outputs, and with nothing else.
 
     An exact name wins over reading it as a glob, and may be that of an input or a weight; globs
     match results of nodes.  Metadata keeps the gradients, states and loss that are still computed.
@@ -79,7 +79,7 @@ def _results(model: ir.Model, chosen: dict[str, ir.Value]) -> list[ir.Value]:
 
 
 def _tell(model: ir.Model, outputs: set[str], inputs: set[str]) -> None:
-    """Let the metadata speak of what is still there."""
+    """Update the metadata to the remaining values."""
     info = TrainingInfo.of(model)
     replace(
         info,

@@ -1,8 +1,8 @@
-"""Where each node of a training graph stands in the line of its forward pass.
+"""Forward position of each node of a training graph, its place in the line of a pipeline.
 
-A forward node has the place that the graph gives it, a backward node that of the node whose
-gradient it serves.  Forward values go to later places and gradients to earlier ones, so that any
-cut of the line gives stages that need no other order.
+A forward node has its place in the graph, a backward node that of the node whose gradient it
+serves.  Forward values go to later places and gradients to earlier ones, so that any cut of the
+line gives stages that need no other order.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from gradtool.graph.training_info import TrainingInfo
 
 @dataclass(frozen=True)
 class Places:
-    """The place of each node of a graph, and the nodes that run when backward has begun."""
+    """The place of each node of a graph, and the nodes that run after backward has begun."""
 
     place: Mapping[ir.Node, int]
     late: AbstractSet[ir.Node]
 
     @property
     def forward(self) -> dict[ir.Node, int]:
-        """The places of what runs before."""
+        """The places of the nodes before backward."""
         return {node: place for node, place in self.place.items() if node not in self.late}
 
 
 def places(model: ir.Model) -> Places:
-    """The place of each node of an `accumulating` graph, or of one that evaluates."""
+    """The place of each node of an `accumulating` graph, or of one for evaluation."""
     graph = model.graph
     late = _late(graph)
     found = {n: p for p, n in enumerate(n for n in graph if n not in late)}
@@ -55,7 +55,7 @@ def places(model: ir.Model) -> Places:
 
 
 def _late(graph: ir.Graph) -> set[ir.Node]:
-    """What is backward, and forward nodes that came from there and still run there."""
+    """Backward nodes, and forward nodes hoisted from there that still run there."""
     found: set[ir.Node] = set()
     for node in graph:
         if is_backward(node) or (is_hoisted(node) and found):
@@ -64,7 +64,7 @@ def _late(graph: ir.Graph) -> set[ir.Node]:
 
 
 def homes_of(model: ir.Model, forward: Mapping[ir.Node, int]) -> dict[str, int]:
-    """By parameter and state of forward, the first place that reads it or makes its next value."""
+    """By parameter and state of forward, the first place of a reader or of its next value."""
     made = {v.name: p for n, p in forward.items() for v in n.outputs}
     first: dict[ir.Value, int] = {}
     for node, place in forward.items():
@@ -88,7 +88,7 @@ def _after(model: ir.Model) -> dict[str, str]:
 
 
 def _makers(node: ir.Node, late: AbstractSet[ir.Node]) -> Iterator[ir.Node]:
-    """The late nodes whose results a node reads, but for what is computed again."""
+    """The late producers of a node's inputs, but for recomputed ones."""
     for value in reads(node):
         maker = value.producer()
         if maker is not None and maker in late and stage(maker) != "recompute":
@@ -99,7 +99,7 @@ def _again(
     graph: ir.Graph, late: AbstractSet[ir.Node], found: dict[ir.Node, int],
     named: Mapping[str | None, int],
 ) -> None:  # fmt: skip
-    """What is computed again stands where the last of those is that read it."""
+    """Place recomputed nodes at the last of their readers."""
     readers: dict[ir.Node, list[int]] = {}
     for node in reversed(graph):
         if stage(node) == "recompute":

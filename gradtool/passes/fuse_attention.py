@@ -43,7 +43,7 @@ def fuse_attention(op: Builder, kept: AbstractSet[ir.Value]) -> int:
 
 
 def _fused(look: Operands, found: Written) -> Tensor:
-    """One node for attention, and what lays its operands out."""
+    """One node for attention, and the layouts of its operands."""
     op = look.op
     (q, a), (k, b) = look.unscaled(found.q), look.unscaled(found.k)
     q, k, v = as_tensor(q), as_tensor(k), as_tensor(found.v)
@@ -81,7 +81,7 @@ def _fused(look: Operands, found: Written) -> Tensor:
 
 
 def _is_causal(look: Operands, mask: ir.Value, fill: float | None, *, inverted: bool) -> bool:
-    """Whether a mask is known to hide what is right of the diagonal, and nothing else."""
+    """Whether a mask is known to hide all right of the diagonal, and nothing else."""
     known = None if mask in look.kept or mask.is_graph_input() else array(mask)
     if known is None or known.ndim < 2 or known.shape[-2] == 1:
         return False

@@ -1,4 +1,4 @@
-"""Gradients inside of a training step as results of it, and gradients that nothing else reads."""
+"""Gradients inside of a training step as results of it, and gradients without other readers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradtool.graph.training_info import TrainingInfo, record
 
 
 def keep_gradients(model: ir.Model, gradients: Mapping[str, str]) -> ir.Model:
-    """A copy of a model that also returns these values, as the gradients of what they are of.
+    """A copy of a model that also returns these values, as the gradients of their own values.
 
     `gradients` maps names of values to names of their gradients.
     """
@@ -30,9 +30,9 @@ def keep_gradients(model: ir.Model, gradients: Mapping[str, str]) -> ir.Model:
 
 
 def separate_gradients(model: ir.Model, gradients: Collection[str]) -> ir.Model:
-    """A copy of a model in which updates and results read copies of these gradients.
+    """A copy of a model whose updates and results read copies of these gradients.
 
-    Whatever else reads a gradient does not see what is done to its copy.
+    Other readers of a gradient do not see changes to its copy.
     """
     copy, op, values = _opened(model)
     for name in gradients:

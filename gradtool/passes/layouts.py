@@ -1,4 +1,4 @@
-"""Operators that only lay a value out anew: backward can do so again instead of keeping both."""
+"""Layout operators: backward can repeat them instead of keeping both values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ STRIDED = ("Slice", "Split", "Transpose")
 
 
 def storages(model: ir.Model) -> Callable[[ir.Value], ir.Value]:
-    """What finds the value whose bytes one is made of: itself, unless it only lays another out.
+    """A function from a value to the source of its bytes: itself, or the base of a layout.
 
-    What is found is kept: it holds while the model stays as it is.
+    Results are cached: they hold while the model stays as it is.
     """
     known: dict[ir.Value, ir.Value] = {}
 
@@ -86,7 +86,7 @@ def repeat_layouts(model: ir.Model) -> None:
         first = min((u.node for u in uses), key=place.__getitem__)
         copy = _copy(node, names)
         graph.insert_before(first, copy)
-        # Behind what was put before `first` earlier, and before `first` itself.
+        # Behind nodes put before `first` earlier, and before `first` itself.
         place[copy] = (*place[first][:-1], len(place), math.inf)
         for old, new in zip(node.outputs, copy.outputs, strict=True):
             for use in list(old.uses()):

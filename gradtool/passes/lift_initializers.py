@@ -1,6 +1,6 @@
-"""Initializers of bodies become those of the main graph, which every body can read.
+"""Initializers of bodies become those of the main graph, readable by every body.
 
-What is differentiated moves from one body to another, and a weight of a loop is trained as well.
+Differentiated values move from one body to another, and a weight of a loop is trained as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def lift_initializers(op: Builder) -> None:
 
 
 def _return_copies(op: Builder, graph: ir.Graph, value: ir.Value) -> None:
-    """A body returns what it computes, not what is outside of it."""
+    """Return a copy of an outer value from a body, which returns computed values only."""
     for slot, output in enumerate(graph.outputs):
         if output is value:
             with op.at(None, stage="forward", source="", prefix=graph.name or ""), op.inside(graph):

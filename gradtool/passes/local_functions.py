@@ -49,7 +49,7 @@ def localise(model: ir.Model) -> int:
 
 
 def _key(node: ir.Node) -> Any:
-    """What a body may depend on."""
+    """All dependences of a body."""
     inputs = tuple(None if v is None else _described(v) for v in node.inputs)
     return node.op_type, inputs, repr(sorted(arguments(node).items())), len(node.outputs)
 
@@ -68,7 +68,7 @@ def _small(value: ir.Value) -> ir.TensorProtocol | None:
 
 
 def _function(model: ir.Model, node: ir.Node, counts: dict[str, int]) -> ir.Function | None:
-    """The body of a call as a function of the inputs that are present."""
+    """The body of a call as a function of its present inputs."""
     imports = {"": model.graph.opset_imports.get("", 1)}
     formals = [
         None

@@ -34,7 +34,7 @@ MATRIX = 2  # axes
 
 @dataclass(frozen=True)
 class Lora:
-    """What is asked for: a rank, globs of weights, and the scale `alpha / rank` of the product.
+    """Requested adapters: a rank, globs of weights, and the scale `alpha / rank` of the product.
 
     Without targets every weight that can have an adapter gets one; `alpha` is the rank if nothing
     is said.  `seed` is that of A.
@@ -47,13 +47,13 @@ class Lora:
 
     @property
     def scale(self) -> float:
-        """What the product is multiplied by."""
+        """The factor of the product."""
         return 1.0 if self.alpha is None else self.alpha / self.rank
 
 
 @dataclass(frozen=True)
 class Attached:
-    """The adapters of a model, and by value of the model the one that took its place."""
+    """The adapters of a model, and by value of the model its replacement."""
 
     adapters: tuple[Adapter, ...]
     moved: Mapping[ir.Value, ir.Value]
@@ -82,7 +82,7 @@ def attach(op: Builder, asked: Lora, roles: Roles) -> Attached:
 
 
 def attach_zeros(model: ir.Model, adapters: Sequence[Adapter], shapes: Mapping[str, Any]) -> None:
-    """Put known adapters into a model as its file has it, as inputs that are zero by default.
+    """Put known adapters into a model as its file has it, as inputs of zeros by default.
 
     `shapes` are those of their tensors.  Types and shapes of values may be unknown.
 
@@ -120,7 +120,7 @@ class Use:
 
 
 def _targets(model: ir.Model, patterns: Sequence[str], roles: Roles) -> dict[ir.Value, list[Use]]:
-    """The weights that get an adapter, and what reads them."""
+    """The weights for adapters, and their uses."""
     able: dict[str, tuple[ir.Value, list[Use]]] = {}
     closed: dict[str, tuple[ir.Value, list[Use]]] = {}
     unable: dict[str, str] = {}
@@ -166,7 +166,7 @@ def _none(
 
 
 def _uses(weight: ir.Value) -> list[Use] | str:
-    """The products that read a weight, all of which can have a branch; else why there is none."""
+    """The products that read a weight, all fit for a branch; else the reason why not."""
     found: list[Use] = []
     waiting = [(weight, False)]
     rank = len(weight.shape or ())
@@ -200,7 +200,7 @@ def _is_product(node: ir.Node, slot: int, rank: int) -> bool:
 
 
 def _flips(node: ir.Node, slot: int) -> bool:
-    """Whether a product exchanges the axes of what it reads."""
+    """Whether a product exchanges the axes of its operand."""
     return node.op_type == "Gemm" and bool(node.attributes.get_int(("transA", "transB")[slot], 0))
 
 
@@ -208,7 +208,7 @@ def _flips(node: ir.Node, slot: int) -> bool:
 
 
 def _adapter(weight: ir.Value, uses: Sequence[Use], asked: Lora) -> Adapter:
-    """An adapter in the direction in which the first product reads the weight."""
+    """An adapter in the direction of the first product with the weight."""
     first = uses[0]
     groups = first.node.attributes.get_int("group", 1) if first.node.op_type == "Conv" else 1
     flipped = first.node.op_type == "Conv" or first.flipped != (first.slot == 0)
@@ -221,7 +221,7 @@ def _drawn(
 ) -> tuple[ir.Value, ir.Value]:
     """New tensors A, uniform within 1 / √(inputs of an output), and B, zero.
 
-    What is drawn depends on the seed and the name of the weight alone.
+    The numbers drawn depend on the seed and the name of the weight alone.
 
     Source: PEFT's `kaiming_uniform_(a=√5)`, which has these bounds.
     """
@@ -266,7 +266,7 @@ def _stand_beside(
     *,
     like: ir.Value | None = None,
 ) -> tuple[ir.Value, ir.Value]:
-    """Add the branch of an adapter to what a product gives: its result, and what that is now.
+    """Add the branch of an adapter to a product: its former result, and the new one.
 
     The results of new nodes are `like` a value, or inferred.
     """
@@ -302,7 +302,7 @@ class _Emit:
         return self.op.emit(op_type, inputs, None, attributes, self.like)
 
     def product(self, x: Any, pair: tuple[Any, Any], slot: int) -> Any:
-        """`x · W` (or `W · x` in slot 0) for a weight that is the product of a pair."""
+        """`x · W` (or `W · x` in slot 0) for the product W of a pair."""
         first, second = pair
         if slot:
             return self("MatMul", self.scaled(self("MatMul", x, first)), second)
@@ -316,14 +316,14 @@ class _Emit:
         return self("Conv", self.scaled(narrow), b, group=groups, kernel_shape=ones)
 
     def scaled(self, x: Any) -> Any:
-        """Times the scale, where that is not 1."""
+        """The value times the scale, unless that is 1."""
         if self.scale == 1:
             return x
         return self("Mul", x, self.op.constant(self.scale, x.dtype))
 
 
 def _other(emit: _Emit, use: Use) -> Any:
-    """The operand that the weight is multiplied with, as it is multiplied."""
+    """The operand multiplied with the weight, in its layout there."""
     slot = 1 - use.slot
     x = use.node.inputs[slot]
     return emit("Transpose", x, perm=[1, 0]) if _flips(use.node, slot) else x

@@ -1,4 +1,4 @@
-"""A loss that is computed in parts of a batch, so that their sum or mean is that of the batch.
+"""A loss computed in parts of a batch, whose sum or mean is the batch's.
 
     L = Σ Nᵢ / Dᵢ        Nᵢ sums over examples, Dᵢ what follows from sums over examples of data
 
@@ -33,7 +33,7 @@ ADDING = ("Add", "Sub", "Sum", "Mean", "Concat", "Where")
 
 @dataclass(frozen=True)
 class LossParts:
-    """How the loss of a batch follows from those of its parts.
+    """The loss of a batch as a function of those of its parts.
 
     It is their `sum`, or their `mean` by numbers of examples; None where it does not follow, and
     `why` says from which node on.  `ahead` are the inputs with sums of data over the whole batch,
@@ -49,7 +49,7 @@ class LossParts:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The inputs that are fed beside data."""
+        """The inputs fed beside data."""
         return (*self.ahead, *(() if self.share is None else (self.share,)))
 
 
@@ -89,7 +89,7 @@ def in_parts(
 
 
 def _quotients(op: Builder, loss: ir.Value) -> ir.Value:
-    """Losses whose mean is by what counts, written as a sum over the weight of what counts."""
+    """Losses of weighted means, written as a sum over the total weight."""
     read = needed(op.graph, [loss])
     for node in list(op.graph):
         if node.op_type not in OF_CLASSES or node.outputs[0] not in read or not is_counted(node):
@@ -108,7 +108,7 @@ def _quotients(op: Builder, loss: ir.Value) -> ir.Value:
 
 
 def _weight(op: Builder, node: ir.Node) -> Tensor:
-    """The weight of all labels that count; 1 where none does, and their loss is 0."""
+    """The weight of all counting labels; 1 if there are none, and their loss is 0."""
     labels, weights = as_tensor(node.inputs[1]), node.inputs[2] if len(node.inputs) > 2 else None
     dtype = node.outputs[0].dtype or ir.DataType.FLOAT
     ignored = node.attributes.get_int("ignore_index") if "ignore_index" in node.attributes else None
@@ -134,7 +134,7 @@ def _ahead(op: Builder, chosen: Mapping[ir.Value, Kind]) -> tuple[ir.Model, dict
 
 
 def _counting(model: ir.Model, names: Mapping[str, str]) -> ir.Model:
-    """What computes some values of a model, under other names, of its inputs."""
+    """A model of some values of another, under other names, from its inputs."""
     counts = model.clone()
     graph = counts.graph
     found = {v.name: v for node in graph for v in node.outputs if v.name in names}
@@ -151,7 +151,7 @@ def _counting(model: ir.Model, names: Mapping[str, str]) -> ir.Model:
 
 
 def _input(op: Builder, name: str, shape: ir.Shape | None, dtype: ir.DataType | None) -> ir.Value:
-    """A new input, which is 1 where nobody gives it and its sizes are known."""
+    """A new input, by default 1 if its sizes are known."""
     made = ir.Value(name=name, shape=shape, type=ir.TensorType(dtype or ir.DataType.FLOAT))
     op.graph.inputs.append(made)
     if shape is not None and shape.is_static():
@@ -163,12 +163,12 @@ def _input(op: Builder, name: str, shape: ir.Shape | None, dtype: ir.DataType | 
 
 
 def _shared(op: Builder, batch: Batch, loss: ir.Value) -> str:
-    """Let terms that are no sums over examples count by the share of those in a part."""
+    """Weigh terms other than sums over examples by the share of examples in a part."""
     share = _input(op, op.names.fresh("loss_share"), ir.Shape(()), loss.dtype)
     waiting, seen = [loss], {loss}
     while waiting:
         node = waiting.pop().producer()
-        assert node is not None  # noqa: S101 - what is mixed is computed
+        assert node is not None  # noqa: S101 - mixed values are computed
         for slot, value in enumerate(node.inputs):
             if value is None or (node.op_type == "Where" and slot == 0):
                 continue

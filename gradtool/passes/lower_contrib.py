@@ -1,7 +1,7 @@
-"""Operators of com.microsoft, which exporters and optimizers emit, in standard operators.
+"""Operators of com.microsoft, emitted by exporters and optimizers, in standard operators.
 
-One function per operator: it gets the builder and the node, and returns what stands for the
-node's outputs, as many as it has.
+One function per operator: it gets the builder and the node, and returns replacements of the node's
+outputs, as many as it has.
 
 Source: the operators' documentation in onnxruntime (docs/ContribOperators.md).
 """
@@ -24,7 +24,7 @@ Rule = Callable[[Builder, Node], Sequence[ir.Value | None]]
 
 
 def is_contrib(node: ir.Node) -> bool:
-    """Whether a node is one that can be replaced."""
+    """Whether a node can be replaced."""
     return (node.domain, node.op_type) in RULES
 
 
@@ -44,7 +44,7 @@ def lower_contrib(model: ir.Model) -> int:
             replace(op, node, RULES[node.domain, node.op_type])
             behind = behind or node.op_type in quantized.CONTRIB
         elif behind and not node.domain and all(map(_is_known, node.inputs)):
-            op.infer(node)  # the library guesses the shapes of what it does not know
+            op.infer(node)  # the library guesses the shapes of unknown operators
     if not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
     return len(nodes)
@@ -55,7 +55,7 @@ def _is_known(value: ir.Value | None) -> bool:
 
 
 def replace(op: Builder, node: ir.Node, rule: Rule) -> None:
-    """Put what a rule makes of a node into its place; outputs keep their names."""
+    """Replace a node by the result of its rule; outputs keep their names."""
     with op.at(node, stage="forward", source="", prefix=node.name or node.op_type), op.arithmetic():
         start = len(op.emitted)
         made = rule(op, as_node(node))

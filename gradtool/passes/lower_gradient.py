@@ -1,4 +1,4 @@
-"""`ai.onnx.preview.training::Gradient` replaced by what it stands for.
+"""Expansion of `ai.onnx.preview.training::Gradient` into a backward pass.
 
     Gradient <xs = ["a", "b"], zs = ["c"], y = "f"> (a, b, c)  →  ∂ Σ f / ∂ a, ∂ Σ f / ∂ b
 
@@ -48,7 +48,7 @@ def lower_gradients(model: ir.Model) -> dict[str, str]:
 
 
 def publish_gradients(model: ir.Model, gradients: dict[str, str]) -> None:
-    """Let a training step, which updates initializers, be known as a graph with gradients.
+    """Mark a training step that updates initializers as a graph with gradients.
 
     The gradients are outputs then, and updates run as early as they may; a graph that updates
     nothing stays a forward one.
@@ -111,7 +111,7 @@ def _lower(model: ir.Model, node: ir.Node) -> dict[str, str]:
 
 
 def _move_behind(graph: ir.Graph, results: list[ir.Value]) -> None:
-    """Put what reads gradients at the end of the graph; all else keeps its place."""
+    """Move readers of gradients to the end of the graph; all else keeps its place."""
     found = set(results)
     later = []
     for node in graph:
@@ -123,7 +123,7 @@ def _move_behind(graph: ir.Graph, results: list[ir.Value]) -> None:
 
 
 def _copied(op: Builder, gradient: ir.Value) -> ir.Value:
-    """A copy of a gradient, made where that is final: what reads it need not wait for others."""
+    """A copy of a gradient, made as soon as it is final: its readers need not wait for others."""
     result: ir.Value = op.Identity(gradient)
     copy_, maker = result.producer(), gradient.producer()
     if copy_ is not None and maker is not None and maker.graph is op.graph:

@@ -1,8 +1,7 @@
 """Linear models and scalers of ai.onnx.ml in standard operators.
 
-The weights of models, attributes there, become initializers that can be trained: `coefficients`
-of shape `[features, scores]`, and `intercepts`.  What scalers subtract and multiply by stays
-constant.
+The weights of models, attributes there, become trainable initializers: `coefficients` of shape
+`[features, scores]`, and `intercepts`.  Offsets and factors of scalers stay constant.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC")  # PROBIT and SOFTMAX_ZERO have no 
 
 @dataclass(frozen=True)
 class Lowered:
-    """The weights that attributes became, and lines for people."""
+    """The weights made of attributes, and lines for people."""
 
     weights: tuple[ir.Value, ...] = ()
     said: tuple[str, ...] = ()
@@ -75,7 +74,7 @@ class _Weighted:
     made: list[ir.Value]
 
     def __call__(self, op: Any, node: ir.Node) -> Sequence[ir.Value | None]:
-        """What stands for the node's outputs."""
+        """Replacements of the node's outputs."""
         given = arguments(node)
         rows = np.asarray(given["coefficients"], np.float32).reshape(_counts(node)[0], -1)
         bias = given.get("intercepts")
@@ -93,7 +92,7 @@ class Weights:
     mirrored: bool = False  # the file has the opposite of them before them
 
     def lone(self) -> Weights:
-        """Those of the second score alone if the first is its opposite, else all."""
+        """The weights of the second score alone if the first is its opposite, else all."""
         w, b = self.coefficients, self.intercepts
         opposite = w.shape[1] == 2 and np.array_equal(w[:, :1], -w[:, 1:])
         if not opposite or (b is not None and b[0] != -b[1]):
@@ -137,7 +136,7 @@ def _has_rows(node: ir.Node) -> bool:
 
 
 def _counts(node: ir.Node) -> tuple[int, int]:
-    """How many scores there are, and how many classes or targets."""
+    """The number of scores, and of classes or targets."""
     given = arguments(node)
     if node.op_type == "LinearRegressor":
         targets = given.get("targets", 1)

@@ -3,8 +3,8 @@
     s = SequenceConstruct (a, b)    y = SequenceAt (s, 1)           →  y is b
     s = SplitToSequence (x)         y = ConcatFromSequence (s)      →  Split, Concat
 
-A sequence is known where the number of its elements and all positions are.  What is not known
-stays as it is, and is differentiated as a sequence.
+A sequence is known where the number of its elements and all positions are.  An unknown one stays as
+it is, and is differentiated as a sequence.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Known = dict[ir.Value, list[ir.Value]]
 
 
 def lower_sequences(op: Builder) -> int:
-    """Rewrite the builder's model in place; return how many values were replaced.
+    """Rewrite the builder's model in place; returns the number of replaced values.
 
-    What nobody reads any more is left to be pruned.
+    Dead values are left to be pruned.
     """
     if not any(
         "equence" in n.op_type or "Optional" in n.op_type for n in walk.nodes(op.model.graph)
@@ -58,7 +58,7 @@ def lower_sequences(op: Builder) -> int:
 
 
 def _drop_unread(graph: ir.Graph) -> None:
-    """Remove what a body no longer needs; the main graph is pruned later."""
+    """Remove dead nodes of a body; the main graph is pruned later."""
     dead = []
     for node in reversed(graph):
         if not any(v.uses() or v.is_graph_output() for v in node.outputs):

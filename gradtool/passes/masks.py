@@ -1,8 +1,8 @@
 """Gradients that read a forward value only to choose: the choice can be kept instead.
 
 Such a gradient is one composite.  Its body first makes a truth value (or an index) per element of
-what forward computed, then applies that to the gradient.  Opened, the first half may be hoisted:
-a byte crosses to backward in place of a float.
+the forward value, then applies that to the gradient.  Opened, the first half may be hoisted: a byte
+crosses to backward in place of a float.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gradtool.passes.residuals import Sizes
 
 @dataclass(frozen=True)
 class Choice:
-    """What a composite chooses by.
+    """The criterion by which a composite chooses.
 
     The inputs `reads` serve nothing but the choice, which takes `bytes` per element of input `of`
-    (of the result if None).  `body` is what the composite is replaced by, its own if None; either
-    has the bits of the composite's kernel.
+    (of the result if None).  `body` replaces the composite, its own if None; either has the bits of
+    the composite's kernel.
     """
 
     reads: tuple[int, ...]
@@ -53,7 +53,7 @@ def _scaled(op: Builder, dy: Tensor, alpha: float) -> Tensor:
 
 
 def _relu_grad(op: Builder, y: Tensor, dy: Tensor) -> Tensor:
-    """`dx = dy`, and 0 where y is 0, which as a truth value takes no constant to compare with."""
+    """`dx = dy`, and 0 for y = 0, a comparison that needs no constant as a truth value."""
     producer = y.producer()
     if producer is not None and producer.op_type == "Relu" and not producer.domain:
         positive = op.Cast(y, to=ir.DataType.BOOL)  # NaN is true
@@ -65,30 +65,30 @@ def _relu_grad(op: Builder, y: Tensor, dy: Tensor) -> Tensor:
 def _clip_grad(
     op: Builder, x: Tensor, low: Tensor | None, high: Tensor | None, dy: Tensor
 ) -> Tensor:
-    """`dx = dy`, and 0 where x is below `low` or above `high`; NaN is within."""
+    """`dx = dy`, and 0 for x below `low` or above `high`; NaN is within."""
     beyond = [op.Less(x, low)] if low is not None else []
     beyond += [op.Greater(x, high)] if high is not None else []
     return op.MaskGrad(op.Not(functools.reduce(op.Or, beyond)), dy)
 
 
 def _leaky_relu_grad(op: Builder, x: Tensor, dy: Tensor, *, alpha: float) -> Tensor:
-    """`dx = dy`, and `α dy` where x is not positive."""
+    """`dx = dy`, and `α dy` unless x is positive."""
     return op.Where(op.LessOrEqual(x, 0.0), _scaled(op, dy, alpha), dy)
 
 
 def _hard_sigmoid_grad(op: Builder, y: Tensor, dy: Tensor, *, alpha: float) -> Tensor:
-    """`dx = α dy` where `0 < y < 1`, else 0."""
+    """`dx = α dy` for `0 < y < 1`, else 0."""
     outside = op.Or(op.LessOrEqual(y, 0.0), op.GreaterOrEqual(y, 1.0))
     return op.Where(outside, 0.0, _scaled(op, dy, alpha))
 
 
 def _max_grad(op: Builder, x: Tensor, other: Tensor, dy: Tensor) -> Tensor:
-    """`dx = dy` where x is the larger (or NaN), half of it where they are equal, else 0."""
+    """`dx = dy` for the larger x (or NaN), half of it for equal ones, else 0."""
     return _extreme_grad(op, op.Greater(x, other), x, other, dy)
 
 
 def _min_grad(op: Builder, x: Tensor, other: Tensor, dy: Tensor) -> Tensor:
-    """`dx = dy` where x is the smaller (or NaN), half of it where they are equal, else 0."""
+    """`dx = dy` for the smaller x (or NaN), half of it for equal ones, else 0."""
     return _extreme_grad(op, op.Less(x, other), x, other, dy)
 
 
@@ -115,12 +115,12 @@ CHOICES: Mapping[str, Choice] = MappingProxyType(
 
 
 def choice_of(node: ir.Node) -> Choice | None:
-    """How a node chooses, if it does."""
+    """The choice of a node, if it chooses."""
     return CHOICES.get(node.op_type) if node.domain == DOMAIN else None
 
 
 def choice_reads(node: ir.Node, choice: Choice) -> tuple[list[ir.Value], list[ir.Value]]:
-    """The inputs that serve only the choice, and the others."""
+    """The inputs for the choice alone, and the others."""
     given = [(slot, v) for slot, v in enumerate(node.inputs) if v is not None]
     return (
         [v for slot, v in given if slot in choice.reads],
@@ -129,7 +129,7 @@ def choice_reads(node: ir.Node, choice: Choice) -> tuple[list[ir.Value], list[ir
 
 
 def choice_bytes(node: ir.Node, choice: Choice, sizes: Sizes) -> int | None:
-    """Bytes of the choice that a node makes; None if a rank is unknown."""
+    """Bytes of a node's choice; None if a rank is unknown."""
     like = node.outputs[0] if choice.of is None else node.inputs[choice.of]
     elements = None if like is None else sizes.elements(like)
     return None if elements is None else elements * choice.bytes

@@ -1,9 +1,9 @@
-"""Parameters of 16 bits that updates keep in float32: their masters.
+"""Master weights: parameters of 16 bits kept in float32 for updates.
 
-An update is smaller than what 16 bits tell apart, and so is the ε of an optimizer.  A parameter
-that is updated, or whose gradient is summed up, is therefore an initializer of float32, and a Cast
-gives forward the type that the file computes in.  Its gradient, and with that sums and state, are
-float32 as well; running statistics are too.  Tables are read in float32, a row at a time.
+An update is smaller than the steps of 16 bits, and so is the ε of an optimizer.  A parameter that
+is updated, or whose gradient is summed up, is therefore an initializer of float32, and a Cast gives
+forward the type that the file computes in.  Its gradient, and with that sums and state, are float32
+as well; running statistics are too.  Tables are read in float32, a row at a time.
 
 Source: Micikevicius et al. 2018, Mixed precision training (arXiv:1710.03740), section 3.1.
 """
@@ -30,9 +30,9 @@ WIDE = ir.DataType.FLOAT
 
 
 def keep_masters(op: Builder, parameters: Iterable[ir.Value]) -> list[str]:
-    """Make initializers among the parameters, and running statistics, float32; what is to be said.
+    """Make initializers among the parameters, and running statistics, float32; return the warnings.
 
-    That is in place; each keeps its name, and whoever reads it reads its former type.
+    This is in place; each keeps its name, and its readers read its former type.
     """
     chosen = [v for v in parameters if v.is_initializer() and v.dtype in HALVES]
     before = {kind.name.lower() for v in chosen if (kind := v.dtype) is not None}
@@ -50,7 +50,7 @@ def keep_masters(op: Builder, parameters: Iterable[ir.Value]) -> list[str]:
 
 
 def _first_readers(graph: ir.Graph, values: Iterable[ir.Value]) -> dict[ir.Value, ir.Node]:
-    """By value the first node of a graph that reads it, in a body or by itself."""
+    """By value its first reader of a graph, in a body or by itself."""
     wanted, found = set(values), dict[ir.Value, ir.Node]()
     for node in graph:
         for value in reads(node):
@@ -60,7 +60,7 @@ def _first_readers(graph: ir.Graph, values: Iterable[ir.Value]) -> dict[ir.Value
 
 
 def _stand_behind(op: Builder, value: ir.Value, first: ir.Node | None) -> None:
-    """Widen a parameter, and give its readers what it was."""
+    """Widen a parameter, and give its readers the former type."""
     dtype = value.dtype
     assert dtype is not None  # noqa: S101 - it is one of `HALVES`
     uses = list(value.uses())

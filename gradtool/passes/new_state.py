@@ -1,4 +1,4 @@
-"""State that a step is given: zeros to begin with, and its next value among the outputs."""
+"""New state of a step: zeros to begin with, and its next value among the outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def zeros(op: Builder, name: str, dtype: ir.DataType, sizes: Sequence[int]) -> i
 
 
 def publish(op: Builder, old: ir.Value, new: ir.Value, state: dict[str, str]) -> None:
-    """Return a next value as `<name>_next`, and note that in `state`."""
+    """Return a next value as `<name>_next`, and note it in `state`."""
     new.name = op.names.fresh(f"{old.name}_next")
     op.root.outputs.append(new)
     state[old.name or ""] = new.name

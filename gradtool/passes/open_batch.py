@@ -47,7 +47,7 @@ def is_fixed_at_one(model: ir.Model) -> bool:
 
 
 def open_batch(model: ir.Model) -> None:
-    """Let the inputs of a graph that is fixed at one example have any number, the symbol `batch`.
+    """Let inputs of a graph fixed at one example have any number, the symbol `batch`.
 
     Types and shapes are inferred again.  Where the graph cannot be opened it is not usable further.
 
@@ -72,7 +72,7 @@ def open_batch(model: ir.Model) -> None:
 
 
 def _inputs(model: ir.Model) -> list[ir.Value]:
-    """The inputs without a default that have axes."""
+    """The inputs with axes and without a default."""
     return [v for v in model.graph.inputs if v.const_value is None and v.shape]
 
 
@@ -80,9 +80,9 @@ Choice = tuple[tuple[int, ...], tuple[int, ...], Rows]  # of a Reshape: its size
 
 
 class _One(BatchAxis):
-    """A graph of one example, whose axis is followed by what is `chosen` where several may be it.
+    """A graph of one example, its batch axis followed by the `chosen` one of several.
 
-    `choices` are those there are, by how many answers they have.
+    `choices` are the choices met, by their number of answers.
     """
 
     def __init__(self, model: ir.Model, axes: Axes, chosen: Mapping[Choice, int]) -> None:
@@ -95,10 +95,10 @@ class _One(BatchAxis):
         self.is_whole = self.reached == len(nodes)
 
     def choose(self, node: ir.Node, found: Sequence[Rows]) -> Rows:
-        """The most likely answer, or the one that was chosen.
+        """The most likely answer, or the chosen one.
 
-        That is an axis of size 1, else one whose size is left open; else examples are beside what
-        is behind them (heads), but where axes are merged beside what is before them (positions).
+        It is an axis of size 1, else one whose size is left open; else examples are beside the axes
+        behind them (heads), but where axes are merged beside the axes before them (positions).
         """
         if len(found) == 1:
             return found[0]
@@ -118,8 +118,7 @@ class _One(BatchAxis):
 def _followed(model: ir.Model, given: Sequence[ir.Value]) -> _One:
     """The axes of size 1 by which examples are followed furthest.
 
-    Of inputs that is the first one, but where it is of something else, as in a state of layers by
-    examples.
+    For inputs it is the first one, unless of another meaning, as in a state of layers by examples.
     """
     leads = {v.name or "": 0 if v.shape is not None and v.shape[0] == 1 else None for v in given}
     best, chosen = _One(model, leads, {}), dict[Choice, int]()
@@ -161,7 +160,7 @@ def _mixes(batch: Batch, node: ir.Node) -> bool:
 
 
 def _rewrite(op: Builder, node: ir.Node, batch: Batch, counted: ir.Value) -> None:
-    """Write a node for any number of examples, which the first axis of `counted` has."""
+    """Write a node for any number of examples, counted by the first axis of `counted`."""
     state = batch.of(node.outputs[0]) if node.outputs else None
     if node.op_type == "Reshape" and isinstance(state, Rows):
         _open_target(op, node, batch.of(node.inputs[0]), state)
@@ -182,7 +181,7 @@ def _rewrite(op: Builder, node: ir.Node, batch: Batch, counted: ir.Value) -> Non
 
 
 def _unlike(node: ir.Node, batch: Batch) -> list[tuple[int, int]]:
-    """Operands that are the same for all examples where an operator takes one for each; axes."""
+    """Operands shared by all examples where an operator takes one for each; their axes."""
     states = [batch.of(v) for v in node.inputs]
     fixed = [slot for slot, s in enumerate(states) if isinstance(s, Fixed) and node.inputs[slot]]
     rows = next((s for s in states if isinstance(s, Rows)), None)
@@ -201,7 +200,7 @@ def _unlike(node: ir.Node, batch: Batch) -> list[tuple[int, int]]:
 
 
 def _open_target(op: Builder, node: ir.Node, state: object, made: Rows) -> None:
-    """Let a Reshape to a known shape have as many examples as what it is given."""
+    """Give a Reshape to a known shape as many examples as its operand."""
     target, shape = constants.integers(node.inputs[1]), node.outputs[0].shape
     if target is None or shape is None or target[made.axis] in (-1, 0):
         return
@@ -233,7 +232,7 @@ def _leave_out(op: Builder, node: ir.Node, axis: int) -> None:
 
 
 def _in_the_way(model: ir.Model, axes: Axes) -> str | None:
-    """What keeps examples from going through an opened graph apart from each other."""
+    """The obstacle to keeping examples of an opened graph apart."""
     try:
         infer(model)
     except ModelError as error:

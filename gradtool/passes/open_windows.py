@@ -16,11 +16,11 @@ from gradtool.graph.attributes import arguments, attribute
 from gradtool.graph.typed import as_tensor
 from gradtool.passes import lower_contrib
 
-FLOATS = ("Conv", "MaxPool", "AveragePool", "LpPool")  # what pads with one number
+FLOATS = ("Conv", "MaxPool", "AveragePool", "LpPool")  # operators that pad with one number
 
 
 def pad_open(op: Builder, node: ir.Node, kernel: Sequence[int]) -> bool:
-    """Pad the image of a node that pads by `auto_pad`; returns whether that is possible.
+    """Pad the image of a node with `auto_pad`; returns whether that is possible.
 
     Not with `ceil_mode` over dilations, whose last window may reach into what isn't padded, nor for
     the places that a MaxPool returns.
@@ -42,9 +42,9 @@ def pad_open(op: Builder, node: ir.Node, kernel: Sequence[int]) -> bool:
 
 
 def _padded(op: Builder, node: ir.Node, x: Any, kernel: Sequence[int]) -> Any:
-    """The image within the border of `auto_pad`, cropped where that is less than nothing.
+    """The image within the border of `auto_pad`, cropped for a negative border.
 
-    There are `ceil(size / stride)` windows.  See `Window.of` for what pools do differently.
+    There are `ceil(size / stride)` windows.  See `Window.of` for differences of pools.
     """
     given, image, rank = arguments(node), list(x.shape[2:]), len(kernel)
     pool = node.op_type != "Conv"
@@ -69,7 +69,7 @@ def _padded(op: Builder, node: ir.Node, x: Any, kernel: Sequence[int]) -> Any:
 
 
 def _average(op: Any, node: Any) -> Sequence[Any]:
-    """An average over what a window meets: of the image by one of ones, both padded with zeros."""
+    """An average over the image in a window: by an average of ones, both padded with zeros."""
     x, given = node.inputs[0], arguments(node)
     kernel = given["kernel_shape"]
     ones = op.Expand(
@@ -82,10 +82,10 @@ def _average(op: Any, node: Any) -> Sequence[Any]:
 
 
 def transposed_open(op: Builder, node: ir.Node, kernel: Sequence[int]) -> None:
-    """Cut an output of given size from what the windows cover, over zeros behind the image."""
+    """Crop an output of given size from the extent of the windows, over zeros behind the image."""
 
     def rule(op: Any, node: Any) -> Sequence[Any]:
-        """The output in the size that is asked for, cut from the one that windows cover."""
+        """The output in the requested size, cut from the extent of windows."""
         given, x = arguments(node), node.inputs[0]
         rank = len(kernel)
         strides = given.get("strides") or [1] * rank

@@ -32,10 +32,10 @@ NOTHING: Mapping[ir.Value, ir.Value] = MappingProxyType({})
 
 
 class Added(NamedTuple):
-    """Updates that were appended.
+    """Appended updates.
 
-    The outputs with next values by initializer, what people should hear, and by state the parameter
-    that it is of.
+    The outputs with next values by initializer, warnings for people, and the parameter of each
+    state.
     """
 
     next: dict[str, str]
@@ -55,11 +55,11 @@ def add_updates(
     """Append the update of each parameter.
 
     `gradients` maps initializers of known shape to their gradients, some of them by rows.  The new
-    inputs, and what they are where nobody gives them, are noted in the metadata.  What a parameter
-    is for (a matrix, a table) those tell who read its `original`, perhaps in another graph.  Where
-    they are parts of what is updated, `together` has all gradients as they are whole, by anything
-    with their names, and `others` are the parameters without a part.  A norm of all is that of as
-    many `ranks`, which have other gradients each.
+    inputs, and their defaults, are noted in the metadata.  The role of a parameter (a matrix, a
+    table) follows from the readers of its `original`, perhaps in another graph.  For parts of
+    parameters, `together` has all gradients as they are whole, by anything with their names, and
+    `others` are the parameters without a part.  A norm of all is that of as many `ranks`, which
+    have other gradients each.
 
     Raises:
         UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.
@@ -105,7 +105,7 @@ def add_updates(
 
 
 def _record(numbers: Numbers, name: str, rows: Iterable[ir.Value]) -> None:
-    """Note the optimizer, its inputs and the tables that it updates by rows."""
+    """Note the optimizer, its inputs and the tables updated by rows."""
     model, setting = numbers.op.model, numbers.setting
     inputs = {what: value.name or "" for what, value in numbers.inputs.items()}
     tables = tuple(x.name or "" for x in rows)
@@ -119,7 +119,7 @@ def _whole(
     asked: Updates, optimizer: Optimizer, setting: Setting, tables: Sequence[Target],
     gradients: Mapping[ir.Value, ir.Value],
 ) -> dict[ir.Value, str | None]:  # fmt: skip
-    """By table that may have rows for a gradient, why it has not; None where it has."""
+    """By table that may have rows for a gradient, the reason why it has none; None if it has."""
     if not tables:
         raise UsageError("--sparse changes nothing: Gather reads no parameter that is updated")
     found: dict[ir.Value, str | None] = {}
@@ -130,7 +130,7 @@ def _whole(
 
 
 def why_all_move(asked: Updates, parameters: Sequence[ir.Value], x: ir.Value) -> str | None:
-    """Why the update of a parameter, one of all, is of more than rows that have a gradient.
+    """The reason why the update of a parameter, one of all, is of more than rows with a gradient.
 
     Raises:
         UsageError: there is no such optimizer, setting or parameter.

@@ -1,9 +1,9 @@
-"""What each tensor that a model came with is: the one classification that selectors ask.
+"""Roles of the tensors that a model came with: the one classification for selectors.
 
-What an exporter says decides.  Where it says nothing, a float tensor is a parameter, but one of a
-single element only where a layer has its weight, bias or gain, and never without an axis:
-exporters write scales, exponents and epsilons as tensors too.  What begins like a mask, with
-infinities or the least number of its type, is none either.
+An exporter's word decides.  Without it, a float tensor is a parameter, but one of a single element
+only where a layer has its weight, bias or gain, and never without an axis: exporters write scales,
+exponents and epsilons as tensors too.  A tensor that begins like a mask, with infinities or the
+least number of its type, is none either.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gradtool.text.words import some
 
 
 class Role(Enum):
-    """What a tensor or an input is to the model, and whether selectors may take it.
+    """The role of a tensor or an input in the model, and whether selectors may take it.
 
-    A glob takes what is `open`, a full name also what is `named`; the value is a phrase for people.
+    A glob takes `open` roles, a full name also `named` ones; the value is a phrase for people.
     """
 
     PARAMETER = "a parameter"
@@ -52,7 +52,7 @@ class Role(Enum):
         return self.is_open or self in (Role.BUFFER, Role.SCALE, Role.WEIGHING)
 
     def said(self, value: ir.Value) -> str:
-        """The phrase, with the type of what is no float."""
+        """The phrase, with the type of a non-float."""
         if self is Role.INTEGER:
             kind = value.dtype if is_tensor(value) else value.type
             return f"{kind}: only floats have gradients"
@@ -67,7 +67,7 @@ Roles = Mapping[ir.Value, Role]
 
 
 def roles_of(graph: ir.Graph, leaves: Iterable[ir.Value]) -> dict[ir.Value, Role]:
-    """Classify the initializers and inputs that a graph came with, by what reads them there."""
+    """Classify the initializers and inputs that a graph came with, by their readers."""
     written = {v.name or "" for node in graph for v in node.outputs}
     return {value: _role(value, written) for value in leaves}
 
@@ -101,7 +101,7 @@ def among(roles: Roles, *wanted: Role) -> list[ir.Value]:
 
 
 def untrained(roles: Roles, reaches: Iterable[ir.Value]) -> list[str]:
-    """What people should hear of the constants that the loss depends on."""
+    """Warnings about the constants that the loss depends on."""
     there = set(reaches)
 
     def names(values: Iterable[ir.Value]) -> str:
@@ -152,11 +152,11 @@ def _is_mask(value: ir.Value) -> bool:
 
 _LOOKED_AT = 4_096  # elements of a tensor
 _ROWS = 4  # of it, where they are longer
-_MASKED = -1e9  # and what is below, or the least number of the type
+_MASKED = -1e9  # or less, or the least number of the type
 
 # --------------------------------------------------------------------------------- places
 
-SCALE = "gradtool.scale"  # in the meta of a value that is the scale of integers
+SCALE = "gradtool.scale"  # in the meta of a scale of integers
 _QUANTISED = {1: Role.SCALE, 2: Role.ZERO_POINT}
 _RUNNING = {3: Role.STATISTIC, 4: Role.STATISTIC}
 _PLACES: Mapping[str, Mapping[int, Role]] = {
@@ -198,13 +198,13 @@ _NORMS = ("BatchNormalization", "InstanceNormalization", "LayerNormalization",
 
 
 def _place(value: ir.Value) -> Role | None:
-    """What a tensor serves as wherever it is read: a statistic, a scale or a setting."""
+    """The role of a tensor common to all its readers: a statistic, a scale or a setting."""
     found = [_PLACES.get(node.op_type, {}).get(slot) for node, slot in _readers(value)]
     return found[0] if found and None not in found else None
 
 
 def _readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
-    """The nodes that read a tensor, and in which slots, behind those that lay it out."""
+    """The readers of a tensor, and their slots, behind its layouts."""
     waiting = [value]
     while waiting:
         for use in waiting.pop().uses():
@@ -225,7 +225,7 @@ def _is_of_a_layer(value: ir.Value) -> bool:
 
 
 def _is_bias_or_gain(node: ir.Node, slot: int) -> bool:
-    """Whether a node adds an input to a product, or scales or shifts by it what was normalised."""
+    """Whether a node adds an input to a product, or scales or shifts a normalised value by it."""
     if node.op_type not in ("Add", "Mul"):
         return False
     other = _behind(node.inputs[1 - slot])
@@ -241,7 +241,7 @@ def _is_norm(node: ir.Node | None) -> bool:
 
 
 def _behind(value: ir.Value | None) -> ir.Node | None:
-    """The node that a value comes from, layouts left out."""
+    """The producer of a value, layouts left out."""
     node = value.producer() if value is not None else None
     while node is not None and node.op_type in LAYOUTS:
         value = node.inputs[0]

@@ -1,8 +1,8 @@
-"""What goes from one stage of a training graph to another, once its line of places is cut.
+"""Messages between the stages of a training graph, once its line of places is cut.
 
-Forward values go up, gradients come down; what lies several stages further goes through those
-between.  A parameter that several stages read belongs to the first of them, which gives it to the
-others once a step; they send its gradients back.
+Forward values go up, gradients come down; values for stages further away go through those between.
+A parameter that several stages read belongs to the first of them, which gives it to the others once
+a step; they send its gradients back.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gradtool.graph.reads import reads
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.passes.forward_position import homes_of, places
 
-SMALL = 4096  # bytes of a number that is known before the run, and is in every stage that reads it
+SMALL = 4096  # bytes of a number known before the run, and copied to every stage that reads it
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A graph whose sizes are known, and the stage of each of its nodes.
+    """A graph of known sizes, and the stage of each of its nodes.
 
     Those that are `late` run in backward turns.  `home` has the stage by parameter and state.  By
     boundary, `up` are the values that go from stage b to b + 1 in each forward turn, `down` those
@@ -45,7 +45,7 @@ class Cut:
     once: Sequence[Sequence[ir.Value]]
 
     def trained(self, stage: int) -> list[str]:
-        """The parameters that a stage updates, in the order of the graph."""
+        """The parameters updated by a stage, in the order of the graph."""
         names = TrainingInfo.of(self.model).gradients
         return [name for name in names if self.home.get(name) == stage]
 
@@ -75,7 +75,7 @@ def cut(model: ir.Model, at: Sequence[int], last: Iterable[str]) -> Cut:
 
 
 def _ready(made: Cut, down: bool, value: ir.Value) -> tuple[int, bool]:  # noqa: FBT001 - of a list
-    """What is there first in a turn goes first: what comes from afar, then what forward left."""
+    """The order of messages in a turn: values from afar first, then residuals of forward."""
     maker = value.producer()
     assert maker is not None  # noqa: S101 - parameters go once a step
     stage = made.stage[maker]
@@ -99,7 +99,7 @@ def _require(model: ir.Model, made: Cut) -> None:
 
 
 def _readers(model: ir.Model, made: Cut, last: set[str]) -> dict[ir.Value, set[tuple[int, bool]]]:
-    """By value, the stages that read it, and whether in backward; in the order of the graph."""
+    """By value, its reading stages, and whether in backward; in the order of the graph."""
     found: dict[ir.Value, set[tuple[int, bool]]] = {}
     for node in model.graph:
         for value in node.outputs:
@@ -114,7 +114,7 @@ def _readers(model: ir.Model, made: Cut, last: set[str]) -> dict[ir.Value, set[t
 
 
 def _hand_over(made: Cut, value: ir.Value, readers: set[tuple[int, bool]]) -> None:
-    """Note over which boundaries a value goes."""
+    """Note the boundaries crossed by a value."""
     maker = value.producer()
     if maker is None:
         home = made.home.get(value.name or "")
@@ -152,7 +152,7 @@ def _require_size(value: ir.Value) -> None:
 
 
 def is_known(node: ir.Node) -> bool:
-    """Whether all results of a node are small numbers that are known before the run."""
+    """Whether all results of a node are small numbers known before the run."""
     known = [value.const_value for value in node.outputs if value.uses() or value.name]
     return bool(known) and all(
         each is not None and (each.nbytes <= SMALL or not each.dtype.is_floating_point())

@@ -1,7 +1,7 @@
 """CastLike written as Cast, for runtimes that know CastLike by its definition only.
 
-Stock onnxruntime puts the definition in its place, at the end of the nodes: whatever reads it is
-then behind all that does not, in an order by the places of nodes in the file.
+Stock onnxruntime puts the definition in its place, at the end of the nodes: its readers are then
+behind all other nodes, in an order by the places of nodes in the file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gradtool.graph.attributes import attribute
 
 
 def plain_casts(model: ir.Model) -> int:
-    """Turn each CastLike to a known type into a Cast to that, in place. Returns how many were."""
+    """Turn each CastLike to a known type into a Cast, in place. Returns their number."""
     nodes = [node for node in walk.nodes(model.graph) if _target(node) is not None]
     for node in nodes:
         node.attributes.add(attribute("to", _target(node)))
@@ -23,7 +23,7 @@ def plain_casts(model: ir.Model) -> int:
 
 
 def _target(node: ir.Node) -> ir.DataType | None:
-    """The type that a CastLike casts to, where it is known."""
+    """The target type of a CastLike, if known."""
     if node.op_type != "CastLike" or node.domain not in ("", "ai.onnx"):
         return None
     like = node.inputs[1]

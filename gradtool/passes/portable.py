@@ -1,8 +1,8 @@
 """Places of maxima without the second output of MaxPool, which not every runtime has.
 
-A place is that of the first tap that equals the maximum: a Slice, a comparison and a choice for
-each tap.  That the runtimes that lack Indices compute, onnxruntime's WebGPU build among them; where
-windows overlap it takes more time than Indices do, so it is asked for.
+A place is that of the first tap equal to the maximum: a Slice, a comparison and a choice for each
+tap.  Runtimes without Indices compute it, onnxruntime's WebGPU build among them; where windows
+overlap it takes more time than Indices do, so it is asked for.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _has_places(node: ir.Node, saved: frozenset[str | None]) -> bool:
 
 
 def _replace(op: Builder, node: ir.Node) -> bool:
-    """Emit a MaxPool of one output before a node that has two, and take that out."""
+    """Replace a MaxPool of two outputs by one of one output and the places."""
     x, given = node.inputs[0], arguments(node)
     assert x is not None and x.shape is not None  # noqa: PT018, S101 - a graph has both
     order = given.pop("storage_order", 0)
@@ -80,7 +80,7 @@ def _replace(op: Builder, node: ir.Node) -> bool:
 def _places(
     op: Builder, x: Any, y: Any, window: Window, kind: ir.DataType | None, *, ceil: bool
 ) -> ir.Value:
-    """Where maxima are: within their plane if its size is known to be small, else in all of x.
+    """The places of maxima: within their plane if it is known to be small, else in all of x.
 
     `kind` is the type that they must have, which says the same.
     """
@@ -103,7 +103,7 @@ def _places(
 
 
 def _first_tap(op: Builder, x: Any, y: Any, window: Window, row: list[Any], *, ceil: bool) -> Any:
-    """How far the first tap that equals the maximum is from the first one of its window."""
+    """The offset of the first tap equal to the maximum from the first one of its window."""
     axes, more = range(2, 2 + window.rank), [s - 1 if ceil else 0 for s in window.strides]
     ends = [e + m for e, m in zip(window.end, more, strict=True)]
     if any(window.begin) or any(ends):
@@ -122,7 +122,7 @@ def _first_tap(op: Builder, x: Any, y: Any, window: Window, row: list[Any], *, c
 
 
 def _ends(op: Builder, y: Any, first: list[int], window: Window) -> Any:
-    """Where slices that begin at `first` and have as many elements as y end."""
+    """The ends of slices from `first` on with as many elements as y."""
     out = y.shape[2:]
     if all(isinstance(n, int) for n in out):
         return [f + (n - 1) * s + 1 for f, n, s in zip(first, out, window.strides, strict=True)]
@@ -147,7 +147,7 @@ def _lattice(op: Builder, out: Any, window: Window, row: list[Any]) -> Any:
 
 
 def _number(op: Builder, size: Any) -> Any:
-    """A size as an integer, or as a scalar that is computed."""
+    """A size as an integer, or as a computed scalar."""
     return size if isinstance(size, int) else op.cast(op.Squeeze(op.size(size), [0]), PLACE)
 
 

@@ -1,7 +1,7 @@
-"""What an exporter says of the tensors and nodes that it writes.
+"""Provenance of tensors and nodes, as noted by their exporter.
 
-PyTorch's exporter by `torch.export` notes of each tensor whether it was a parameter, a buffer or
-a constant, its optimizer from what a tensor was folded, and both of nodes their module.
+PyTorch's exporter by `torch.export` notes of each tensor whether it was a parameter, a buffer or a
+constant, its optimizer the sources of a folded tensor, and both of nodes their module.
 
 Source: `torch/onnx/_internal/exporter/_core.py` (PyTorch 2.13); onnxscript's constant folding.
 """
@@ -26,7 +26,7 @@ _FRAME = re.compile(r'File "([^"\n]*)", line (\d{1,9})\b')
 _SLASH = re.compile(r"[/\\]")
 _LIBRARY = re.compile(r"(?:^|[/\\])torch[/\\]")
 # Operations of `torch.ops.aten` (PyTorch 2.13) that make, bend or lay out tensors: exporters name
-# what they make by the rule of `torch.fx`, the operation, perhaps `_default`, and a number.
+# results by the rule of `torch.fx`, the operation, perhaps `_default`, and a number.
 _MADE = """arange empty empty_like empty_strided eye full full_like linspace logspace meshgrid
 new_empty new_full new_ones new_zeros one_hot ones ones_like randn scalar_tensor
 tril_indices triu_indices zeros zeros_like"""
@@ -47,15 +47,15 @@ _NAME = re.compile(rf"(?:{_OPERATIONS})(?:_tensor|_scalar|_default)*(?:_\d+)?|va
 
 
 def is_of_operation(name: str) -> bool:
-    """Whether something is called as what an operation makes, not as a parameter."""
+    """Whether a name is one of an operation's result, not of a parameter."""
     return _NAME.fullmatch(name) is not None
 
 
 def role(value: ir.Value, written: Collection[str]) -> Role | None:
-    """What the exporter took a tensor for; None if it does not say.
+    """The role of a tensor to the exporter; None if it does not say.
 
-    `written` are the names of all values that nodes write: what is folded from those and from what
-    operations made before alone holds no parameter.
+    `written` are the names of all values that nodes write: a tensor folded from those and from
+    earlier results of operations alone holds no parameter.
     """
     kind = value.metadata_props.get(KIND)
     if kind is not None:
@@ -67,7 +67,7 @@ def role(value: ir.Value, written: Collection[str]) -> Role | None:
 
 
 def origins(value: ir.Value) -> list[str]:
-    """The names of what the exporter's optimizer folded into a tensor."""
+    """The names of the values folded into a tensor by the exporter's optimizer."""
     return _names(value.metadata_props.get(FOLDED, ""))
 
 
@@ -79,21 +79,21 @@ def _names(text: str) -> list[str]:
 
 
 def module(node: ir.Node) -> str | None:
-    """The module of the exported program that a node belongs to; None if nothing says."""
+    """The module of a node in the exported program; None if unknown."""
     scopes = _names(node.metadata_props.get(SCOPES, ""))
     return scopes[-2] if len(scopes) > 1 else None
 
 
 def operation(node: ir.Node) -> str:
-    """The operation of the exported program that a node stems from; empty if nothing says."""
+    """The operation of a node in the exported program; empty if unknown."""
     scopes = _names(node.metadata_props.get(SCOPES, ""))
     return scopes[-1] if scopes else ""
 
 
 def place(node: ir.Node) -> str:
-    """Module and line that a node comes from, `encoder.layers.3.linear1 (model.py:41)`.
+    """Module and line of a node, `encoder.layers.3.linear1 (model.py:41)`.
 
-    The module that is the whole model goes by its class.  Empty if nothing says.
+    The module of the whole model goes by its class.  Empty if nothing says.
     """
     name = module(node) or _class(node)
     line = _line(node.metadata_props.get(TRACE, ""))
@@ -101,13 +101,13 @@ def place(node: ir.Node) -> str:
 
 
 def _class(node: ir.Node) -> str:
-    """The class of the module that a node belongs to, without its package."""
+    """The class of a node's module, without its package."""
     found = _names(node.metadata_props.get(CLASSES, ""))
     return found[-2].rpartition(".")[2] if len(found) > 1 else ""
 
 
 def _line(trace: str) -> str:
-    """The innermost line of a stack trace that is none of PyTorch itself."""
+    """The innermost line of a stack trace outside of PyTorch itself."""
     frames = _FRAME.findall(trace[-LONGEST:])
     own = [frame for frame in frames if not _LIBRARY.search(frame[0])] or frames
     if not own:

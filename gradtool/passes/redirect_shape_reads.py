@@ -1,4 +1,4 @@
-"""Sizes that backward reads off a value that it does not need otherwise, read off another one."""
+"""Redirection of backward's reads of sizes from otherwise dead values to live ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Dims = tuple[int | str, ...]
 
 
 def redirect_shape_reads(model: ir.Model) -> int:
-    """Let backward ask values that it keeps anyway for sizes that are provably the same.
+    """Let backward read provably equal sizes off values that it keeps anyway.
 
     The other value is one that backward reads later than the size, or an input or a parameter, so
     that nothing lives longer.  Returns how many nodes ask another value.
@@ -43,7 +43,7 @@ def redirect_shape_reads(model: ir.Model) -> int:
 
 
 def _last_reads(nodes: list[ir.Node]) -> dict[ir.Value, int]:
-    """The values of which backward needs more than a choice or a size, and who reads them last."""
+    """The values read by backward for more than a choice or a size, and their last readers."""
     found: dict[ir.Value, int] = {}
     for index, node in enumerate(nodes):
         if not asks_sizes(node) and choice_of(node) is None:
@@ -54,7 +54,7 @@ def _last_reads(nodes: list[ir.Node]) -> dict[ir.Value, int]:
 def _index(
     values: dict[ir.Value, int], wanted: set[Dims]
 ) -> dict[Dims, list[tuple[ir.Value, int]]]:
-    """By neighbouring sizes that are wanted, the values that have them, and from which axis on."""
+    """By wanted neighbouring sizes, the values with them, and the first axis of each."""
     found: dict[Dims, list[tuple[ir.Value, int]]] = {}
     counts = sorted({len(dims) for dims in wanted})
     for value in filter(is_tensor, values):  # the shape of a sequence is that of its elements
@@ -77,7 +77,7 @@ def _dims(value: ir.Value) -> Iterator[int | str]:
 
 
 def _asked(node: ir.Node) -> Dims:
-    """The sizes that a Shape node gives; none for Size, which multiplies them."""
+    """The sizes given by a Shape node; none for Size, which multiplies them."""
     (value,) = node.inputs
     if node.op_type != "Shape" or value is None or value.shape is None:
         return ()

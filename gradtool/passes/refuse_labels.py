@@ -1,4 +1,4 @@
-"""Losses of a model's own, written so that no runtime counts a negative label from the last class.
+"""Guarded losses of a model's own: no runtime may count a negative label from the last class.
 
 Our own kernels refuse it; stock onnxruntime indexes with it.
 """
@@ -35,7 +35,7 @@ def refuse_labels(model: ir.Model) -> int:
 
 
 def _takes_any(node: ir.Node) -> bool:
-    """Whether a loss reads labels of which nothing says that none is below 0."""
+    """Whether a loss reads labels that may be below 0."""
     if node.op_type not in OF_CLASSES or node.domain not in ("", "ai.onnx"):
         return False
     labels = node.inputs[1]

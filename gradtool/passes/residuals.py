@@ -1,4 +1,4 @@
-"""What crosses from the forward stage of a training graph to the backward stage, in bytes."""
+"""Residuals, the values that backward reads of forward, in bytes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gradtool.graph.stages import is_backward
 from gradtool.graph.summarized import evaluated, follow
 from gradtool.passes.layouts import is_layout, is_returned, storages
 
-ASSUMED = 8  # the size of a dimension that is open and that nobody gave a size
+ASSUMED = 8  # the size of an open dimension that nobody gave
 
 
 @dataclass(frozen=True)
 class Residuals:
     """The values that backward keeps of forward, by the order of their first readers.
 
-    `bytes` is what keeping them takes: nothing for results of the model, which are kept anyway,
-    and nothing for what is known before the step.  `unsized` are values of unknown rank or type,
+    `bytes` is the cost of keeping them: nothing for results of the model, which are kept anyway,
+    and nothing for values known before the step.  `unsized` are values of unknown rank or type,
     which are not in it.
     """
 
@@ -32,7 +32,7 @@ class Residuals:
 
 
 def residuals(model: ir.Model, dims: Mapping[str, int] | None = None) -> Residuals:
-    """What backward reads of the results of forward; of layouts of one value, only that.
+    """The residuals of a training graph; of layouts of one value, only that.
 
     Inputs, parameters and constants are always there and do not cross.  Open sizes are those of
     `dims`, else `ASSUMED`.
@@ -51,7 +51,7 @@ def residuals(model: ir.Model, dims: Mapping[str, int] | None = None) -> Residua
 
 
 def is_forward_result(value: ir.Value) -> bool:
-    """Whether a forward node computes a value, so that it has to be saved."""
+    """Whether a value is computed by a forward node, so that it has to be saved."""
     node = value.producer()
     return node is not None and node.op_type != "Constant" and not is_backward(node)
 
@@ -65,7 +65,7 @@ class Sizes:
         self._symbols = dict(self._dims)
 
     def kept_bytes(self, value: ir.Value) -> int | None:
-        """What it takes to keep a value: 0 for a result of the model or a known value."""
+        """The bytes for keeping a value: 0 for a result of the model or a known value."""
         if is_returned(value) or value.const_value is not None:
             return 0
         return self.bytes(value)

@@ -1,4 +1,4 @@
-"""Tables of which each rank has a block of rows: reading from all, gradients to who has the row.
+"""Tables sharded by rows: reads from all ranks, gradients to the owner of a row.
 
     y = table[i]             →  y = rows i of those that all ranks have
     sum ← sum + gradient     →  sums, rows ← of all ranks, of the rows that this one has
@@ -39,7 +39,7 @@ INT64 = ir.DataType.INT64
 
 @dataclass(frozen=True)
 class Blocks:
-    """How ranks have a table: rank r rows `bounds[r]` to `bounds[r + 1]`.
+    """The shards of a table: rank r has rows `bounds[r]` to `bounds[r + 1]`.
 
     `room` is for how many rows a step has gradients on a rank.  With `stale` steps, each row has a
     place for its gradient, and as many rows of others are kept, up to so many steps.
@@ -53,10 +53,10 @@ class Blocks:
 def shard_rows(
     model: ir.Model, tables: Mapping[str, Blocks], rank: int
 ) -> tuple[ir.Model, frozenset[str]]:
-    """An `accumulating` graph in which a rank has its rows of some tables, and further state.
+    """An `accumulating` graph with a rank's rows of some tables, and further state.
 
-    That is of no other rank, and of no checkpoint: which rows have gradients, and what is kept of
-    other ranks' rows.  The model given is left as it is.
+    This is of no other rank, and of no checkpoint: which rows have gradients, and the kept rows of
+    other ranks.  The model given is left as it is.
     """
     meta, model = model.meta, model.clone()
     model.meta.update(meta)
@@ -96,7 +96,7 @@ def why_not(model: ir.Model, name: str) -> str | None:
 
 
 def _terms(total: ir.Value, after: ir.Value) -> ir.Value | None:
-    """The gradient in `after`, which is a sum of `total` and that; None if it is another one."""
+    """The gradient in `after`, its sum with `total`; None if it is another one."""
     uses = list(total.uses())
     if len(uses) != 1 or uses[0].node.outputs[0] is not after:
         return None
@@ -166,7 +166,7 @@ def _read_rows(op: Builder, name: str, blocks: Blocks, state: dict[str, str]) ->
 
 
 def _state(op: Builder, name: str, dtype: ir.DataType, shape: Sequence[int]) -> ir.Value:
-    """New state of zeros, which is an input as well."""
+    """New state of zeros, as an input, too."""
     made = zeros(op, name, dtype, shape)
     op.root.inputs.append(made)
     return made

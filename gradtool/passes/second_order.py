@@ -1,6 +1,6 @@
 """A training graph as the forward pass of a further gradient.
 
-What it computes, the gradients included, becomes forward; its loss and gradients stay outputs.
+Its values, the gradients included, become forward; its loss and gradients stay outputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def is_training_graph(model: ir.Model) -> bool:
 
 
 def require_loss(model: ir.Model, optimizer: str = "none") -> None:
-    """Refuse to guess which of its outputs is to be differentiated again.
+    """Refuse to guess which output is to be differentiated again.
 
     Raises:
         UsageError: always.
@@ -40,7 +40,7 @@ def require_loss(model: ir.Model, optimizer: str = "none") -> None:
 
 
 def updates_itself(model: ir.Model) -> str:
-    """What to say of a model that is a whole step of an optimizer."""
+    """The message about a model that is a whole step of an optimizer."""
     optimizer = TrainingInfo.of(model).optimizer
     name = "an optimizer" if optimizer is None else optimizer.name
     return f"the model is a whole step of {name}, which updates its parameters already"

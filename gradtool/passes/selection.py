@@ -1,4 +1,4 @@
-"""Which values get a gradient, and where none may flow: globs over the names of a graph."""
+"""Selection of values to differentiate by, and stops of gradients: globs over a graph's names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gradtool.text.words import some, suggest
 
 @dataclass(frozen=True)
 class Selection:
-    """The values to differentiate by, and what the user should hear about the choice.
+    """The values to differentiate by, and warnings about the choice.
 
-    No gradient reaches what is `cut_off` from the loss.
+    No gradient reaches values `cut_off` from the loss.
     """
 
     wrt: tuple[ir.Value, ...]
@@ -41,10 +41,10 @@ def select(
 ) -> Selection:
     """Resolve `--wrt` and `--input-grad` against a graph.
 
-    Globs choose what may be trained, and inputs, among the `roles` of what the model came with;
-    full names may be those of any float that has a gradient.  The loss depends on the values of
+    Globs choose trainable values, and inputs, among the `roles` of those the model came with; full
+    names may be those of any float that has a gradient.  The loss depends on the values of
     `reaches`, and on those of `flows` without passing through the values of `barred`, which
-    `--no-grad` names.  What `barred` cuts off is left out.
+    `--no-grad` names.  Values cut off by `barred` are left out.
 
     Raises:
         UsageError: a pattern matches nothing that can be meant, or `--no-grad` cuts off a value
@@ -81,7 +81,7 @@ def _chosen(
     input_patterns: Sequence[str],
     reaches: AbstractSet[ir.Value],
 ) -> tuple[dict[ir.Value, bool], list[str]]:
-    """The values asked for (True where by name, False where by a glob), and warnings."""
+    """The chosen values (True by name, False by a glob), and warnings."""
     warnings: list[str] = []
     chosen: dict[ir.Value, bool] = {}
     if patterns is None:
@@ -102,7 +102,7 @@ def _chosen(
 
 
 def _require_input(pattern: str, inputs: Roles, roles: Roles) -> None:
-    """Refuse a pattern that names initializers alone."""
+    """Refuse a pattern of initializers alone."""
     found = [v for v in roles if v.name == pattern or fnmatchcase(v.name or "", pattern)]
     if found and not any(v in inputs for v in found):
         names = some((v.name or "" for v in found), 5)
@@ -116,7 +116,7 @@ def _extend(chosen: dict[ir.Value, bool], found: dict[ir.Value, bool]) -> None:
 
 
 def cut(graph: ir.Graph, roles: Roles, patterns: Iterable[str]) -> frozenset[ir.Value]:
-    """The values that `--no-grad` patterns name: values, or `NODE:INDEX` for a node's output.
+    """The values named by `--no-grad` patterns: values, or `NODE:INDEX` for a node's output.
 
     A glob is of nodes where it has a colon: `head.*` are values of these names.
 
@@ -162,13 +162,13 @@ def _matches(
 
 
 def _role(value: ir.Value, roles: Roles) -> Role:
-    """The role of a value that the model came with; one inside of it is open if it is a float."""
+    """The role of a value that the model came with; an inner one is open if it is a float."""
     inside = Role.INPUT if is_float(value) else Role.INTEGER
     return roles.get(value, inside)
 
 
 def require_meant(name: str, value: ir.Value, roles: Roles, flag: str) -> None:
-    """Refuse a full name of what has no gradient.
+    """Refuse a full name of a value without a gradient.
 
     Raises:
         UsageError: with the reason.
@@ -179,7 +179,7 @@ def require_meant(name: str, value: ir.Value, roles: Roles, flag: str) -> None:
 
 
 def nothing_meant(values: Iterable[ir.Value], roles: Roles) -> str:
-    """Why a glob that matches these values takes none of them."""
+    """The reason why a glob that matches these values takes none of them."""
     found = {v: _role(v, roles) for v in values}
     named = [v.name or "" for v, role in found.items() if role.is_named]
     listed = some((f"{v.name} ({role.brief(v)})" for v, role in found.items()), 5)

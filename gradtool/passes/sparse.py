@@ -1,4 +1,4 @@
-"""Gradients of embedding tables that stay rows: what Gather read, summed where it read twice.
+"""Gradients of embedding tables as rows: those read by Gather, summed where it read twice.
 
 A table that only Gather reads, along its first axis, has a gradient that is zero but for the rows
 that were read.  The update then takes those rows, and the gradient of the table is never made.
@@ -77,9 +77,9 @@ def by_rows(op: Builder, x: ir.Value, gradient: ir.Value) -> Rows:
 
 
 def in_places(op: Builder, taken: Any, sums: Any) -> Rows:
-    """Rows of which each has a place: the gradient of row `taken[i]` is `sums[i]`, both `[n, …]`.
+    """Rows with a place each: the gradient of row `taken[i]` is `sums[i]`, both `[n, …]`.
 
-    Row 0, and with it place 0, is that of places which no row has taken.
+    Row 0, and with it place 0, is for places without a row.
     """
     count = int(taken.shape[0])
     places = op.constant(list(range(count)))

@@ -1,8 +1,7 @@
-"""A training graph as two models: forward, which also returns what is saved, and backward.
+"""A training graph as two models: forward, which also returns its residuals, and backward.
 
-What backward keeps of the forward pass is then on the page: the outputs of the one file that are
-inputs of the other.  A value that is only another layout of one is not saved beside it: backward
-lays it out again.
+The residuals are then on the page: the outputs of the one file that are inputs of the other.  A
+value that is only another layout of one is not saved beside it: backward lays it out again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from gradtool.passes.second_order import is_training_graph
 
 @dataclass(frozen=True)
 class Split:
-    """Two models that compute what the whole did; each holds the weights that it reads.
+    """Two models in place of a whole step; each holds the weights that it reads.
 
     Attributes:
         forward: has the outputs of the model, the loss, new running statistics and `saved`.
@@ -113,7 +112,7 @@ def _backward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Mod
 
 
 def _note(half: ir.Model, **facts: Any) -> None:
-    """Let the metadata speak of the inputs that a half takes and the next values it returns."""
+    """Update the metadata to the inputs of a half and the next values it returns."""
     info, taken = TrainingInfo.of(half), {v.name for v in half.graph.inputs}
     returned = {v.name for v in half.graph.outputs}
     defaults = {name: default for name, default in info.defaults.items() if name in taken}
@@ -127,7 +126,7 @@ def _return_only(graph: ir.Graph, outputs: list[ir.Value]) -> None:
 
 
 def _drop_inputs(graph: ir.Graph, names: set[str | None]) -> None:
-    """Leave out the inputs among `names` that nothing reads."""
+    """Leave out the inputs among `names` without a reader."""
     kept = [v for v in graph.inputs if v.uses() or v.is_graph_output() or v.name not in names]
     graph.inputs.clear()
     graph.inputs.extend(kept)

@@ -1,6 +1,6 @@
-"""Stop-gradients that PyTorch's exporter names in the metadata of nodes, or leaves a trace of.
+"""Stop-gradients named or traced by PyTorch's exporter in the metadata of nodes.
 
-A node notes the operation of the exported program that it is part of, with its operands:
+A node notes its operation of the exported program, with its operands:
 
     %add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%mul, %detach), …
 
@@ -57,14 +57,14 @@ class _Operation:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The values that no gradient flows through, and what people should hear about them."""
+    """The values that stop gradients, and warnings about them."""
 
     values: frozenset[ir.Value] = frozenset()
     said: tuple[str, ...] = ()
 
 
 def stop_gradients(op: Builder) -> Stopped:
-    """Find the detached values of a graph and mark its embeddings that have a row of padding.
+    """Find the detached values of a graph and mark its embeddings with a row of padding.
 
     An operand whose detach was removed is read through an Identity of its own from then on.
     """
@@ -98,7 +98,7 @@ def stop_gradients(op: Builder) -> Stopped:
 
 
 def _operations(graph: ir.Graph) -> list[_Operation]:
-    """The operations of the exported program that nodes belong to, in the order of the nodes."""
+    """The operations of the exported program, in the order of their nodes."""
     found: dict[str, _Operation] = {}
     for node in graph:
         text = node.metadata_props.get(FX_NODE, "")
@@ -122,9 +122,9 @@ Slot = tuple[ir.Node, int]
 
 
 def _detached(operation: _Operation, made: Mapping[str | None, ir.Value]) -> list[Slot] | None:
-    """The reads of an operation that its detached operands stand for; None if that is not clear.
+    """The reads of an operation that its detached operands stand for; None if unclear.
 
-    Operands stand for values of their name, the others for what else is read.  A detach that is a
+    Operands stand for values of their name, the others for the other reads.  A detach that is a
     node still is one for itself.
     """
     operands = operation.operands
@@ -142,7 +142,7 @@ def _detached(operation: _Operation, made: Mapping[str | None, ir.Value]) -> lis
 
 
 def _by_elimination(operation: _Operation, unnamed: Sequence[str]) -> list[Slot] | None:
-    """The reads of values that no operand has the name of, if all such operands are detached."""
+    """The reads without an operand of their name, if all operands of other names are detached."""
     inner = {v for node in operation.nodes for v in node.outputs}
     slots = [
         (node, i, v) for node in operation.nodes for i, v in enumerate(node.inputs)
@@ -187,7 +187,7 @@ def _stopped(op: Builder, node: ir.Node, slot: int, stops: dict[ir.Value, ir.Val
 
 
 def _padded(operation: _Operation) -> str:
-    """What is said of an embedding's row of padding, which is noted at its nodes; else nothing."""
+    """The phrase about an embedding's row of padding, noted at its nodes; else nothing."""
     if operation.target != "aten.embedding.default":
         return ""
     match = _PADDED.match(operation.arguments)
@@ -204,7 +204,7 @@ def _padded(operation: _Operation) -> str:
 
 
 def _traced(graph: ir.Graph) -> list[str]:
-    """What traces of the code say of a backward that is not that of the nodes."""
+    """Warnings from traces of the code about a backward other than that of the nodes."""
     functions: dict[str, list[ir.Node]] = {}
     wrapped: dict[ir.Node, None] = {}
     for node in graph:

@@ -2,11 +2,11 @@
 
 A gradient can't be a value of 8 bits.  So where DequantizeLinear undoes a QuantizeLinear, perhaps
 behind operators that only lay values out, both become `FakeQuantize`, from float to float, whose
-body is the pair again.  Products of integers become products of what these stand for.  The scale
-that DynamicQuantizeLinear measures is taken as a constant.
+body is the pair again.  Products of integers become products of their dequantised floats.  The
+scale that DynamicQuantizeLinear measures is taken as a constant.
 
-What is quantised on the way from an input passes gradients on by itself.  Rounding a parameter is
-what `--ste` is for.
+Values quantised on the way from an input pass gradients on by themselves.  Rounding a parameter is
+the purpose of `--ste`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def straight_through(model: ir.Model, op: Builder) -> int:
 
 
 def frozen(graph: ir.Graph) -> list[str]:
-    """A line that says how weights of integers could be trained, where there are any."""
+    """A line with a remedy to train weights of integers, if there are any."""
     held = sum(map(_is_weight, graph.initializers.values()))
     said = f"{count(held, 'quantised weight')} of integers: not trained; {REMEDY}"
     return [said] if held else []
@@ -92,7 +92,7 @@ def _measure_apart(op: Builder, node: ir.Node) -> None:
 
 @dataclass(frozen=True)
 class _Steps:
-    """How a quantised value counts: its scale and zero point, and how these lie."""
+    """The steps of a quantised value: its scale and zero point, and their axis."""
 
     quantizer: ir.Node
     moved: bool = False
@@ -114,7 +114,7 @@ class _Steps:
 
 
 class _Reals:
-    """The floats that integers stand for, each emitted once."""
+    """The dequantised floats of integers, each emitted once."""
 
     def __init__(self, op: Builder) -> None:
         self.op = op
@@ -124,7 +124,7 @@ class _Reals:
         self.known: dict[ir.Value, _Steps | None] = {}
 
     def replace_all(self) -> int:
-        """Replace every reader of such integers that has a float result; returns their number."""
+        """Replace every reader of such integers with a float result; returns their number."""
         nodes = [n for n in self.op.graph if not n.domain]
         return sum(self._replace(n) for n in nodes)
 
@@ -143,7 +143,7 @@ class _Reals:
         return True
 
     def _multiply(self, node: ir.Node) -> bool:
-        """A product of integers that is cast to floats, as one of floats: whole numbers still."""
+        """A product of integers cast to floats, as one of floats: whole numbers still."""
         casts = list(_casts(node.outputs[0]))
         a, b, *zeros = [*node.inputs, None, None][:4]
         sides = [self._steps(a), self._steps(b)]
@@ -205,7 +205,7 @@ class _Reals:
         return self.op.at(node, stage="forward", source="", prefix=node.name or node.op_type)
 
     def _steps(self, value: ir.Value | None) -> _Steps | None:
-        """How an integer counts; None where it does not come from rounding what may pass."""
+        """The steps of an integer; None if it does not come from a rounding that may pass."""
         node = None if value is None else value.producer()
         if value is None or node is None or node.domain or node.graph is not self.op.graph:
             return None
@@ -228,7 +228,7 @@ class _Reals:
         return replace(first, moved=True)
 
     def _real(self, value: ir.Value, to: int = 0) -> Any:
-        """What an integer of known steps stands for, emitted where the builder is if it is new."""
+        """The dequantised value of an integer of known steps, emitted at the builder if new."""
         node = value.producer()
         assert node is not None  # noqa: S101 - it has steps
         if (value, to) in self.made:
@@ -247,7 +247,7 @@ class _Reals:
 
 
 def _casts(product: ir.Value) -> Iterator[tuple[ir.Node, ir.Value | None]]:
-    """The casts to floats of an integer product, and the integer that is added to it before."""
+    """The casts to floats of an integer product, and the integer added to it before."""
     for use in product.uses():
         node = use.node
         if node.op_type == "Cast" and not is_integer(node.outputs[0]):
@@ -259,7 +259,7 @@ def _casts(product: ir.Value) -> Iterator[tuple[ir.Node, ir.Value | None]]:
 
 
 def mark_scales(graph: ir.Graph) -> None:
-    """Note what products of integers are multiplied by: initializers there are no parameters."""
+    """Note the factors of products of integers: initializers there are no parameters."""
     for node in graph:
         if node.op_type in PRODUCTS and not node.domain:
             for cast, _ in _casts(node.outputs[0]):

@@ -1,7 +1,7 @@
 """BatchNormalization by the statistics of the examples of all ranks, and its gradient.
 
-Every rank has as many examples.  What they exchange are two numbers a channel in forward, and two
-in backward; all else is as in one process.
+Every rank has as many examples.  They exchange two numbers a channel in forward, and two in
+backward; all else is as in one process.
 
 Source: PyTorch's SyncBatchNorm, which sums squares where we combine variances.
 """
@@ -27,7 +27,7 @@ NOTHING = (
 
 
 def synchronized(model: ir.Model, ranks: int) -> ir.Model:
-    """A training graph whose BatchNormalization is that of some ranks together.
+    """A training graph with BatchNormalization over some ranks together.
 
     Raises:
         UsageError: none takes the statistics of a batch.

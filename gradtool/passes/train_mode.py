@@ -1,4 +1,4 @@
-"""Operators that differ between training and inference, and those that draw random numbers.
+"""Operators that differ between training and inference, and random ones.
 
 A file says which of the two it means, and most say inference.  `--train-mode` asks for training:
 BatchNormalization by the statistics of the batch, Dropout that drops.  A norm whose parameters are
@@ -82,7 +82,7 @@ def train(model: ir.Model, op: Builder, asked: TrainMode) -> list[str]:
 
 
 def _named(norms: Sequence[ir.Node], globs: Iterable[str]) -> list[ir.Node]:
-    """The norms whose node, module or tensors have a name that a glob matches."""
+    """The norms whose node, module or tensors have a name matched by a glob."""
     found: set[ir.Node] = set()
     for glob in globs:
         matched = {node for node in norms if _matches(_names(node), [glob])}
@@ -95,7 +95,7 @@ def _named(norms: Sequence[ir.Node], globs: Iterable[str]) -> list[ir.Node]:
 
 
 def _names(node: ir.Node) -> list[str]:
-    """What people may call a norm."""
+    """The names of a norm for people."""
     tensors = (v.name for v in map(_origin, node.inputs[1:5]) if v is not None)
     return list(dict.fromkeys(filter(None, (node.name, module(node), *tensors))))
 
@@ -105,7 +105,7 @@ def _matches(names: Collection[str], globs: Iterable[str]) -> bool:
 
 
 def _origin(value: ir.Value | None) -> ir.Value | None:
-    """The tensor that a value is, layouts left out."""
+    """The source tensor of a value, layouts left out."""
     while value is not None:
         node = value.producer()
         if node is None or node.op_type not in LAYOUTS:
@@ -122,10 +122,10 @@ def freeze(
     no_grad: Sequence[str],
     asked: TrainMode,
 ) -> list[str]:
-    """Turn norms to inference whose parameters stay as they are, in place; what is to be said.
+    """Turn norms with frozen parameters to inference, in place; return the warnings.
 
-    That is by what `wrt` and `no_grad` name; a norm without parameters goes by its own names.
-    Where norms are `asked` for by name, all are as that says.
+    Frozen are those by `wrt` and `no_grad`; a norm without parameters goes by its own names. Where
+    norms are `asked` for by name, all are as that says.
     """
     if not isinstance(asked, bool) or (wrt is None and not no_grad):
         return []
@@ -170,7 +170,7 @@ def _is(node: ir.Node, op_type: str) -> bool:
 
 
 def _by_the_batch(node: ir.Node, op: Builder) -> None:
-    """With outputs for the new running mean and variance, which the file had no use for."""
+    """A norm with outputs for the new running mean and variance, unused by the file."""
     node.attributes["training_mode"] = ir.AttrInt64("training_mode", 1)
     node.resize_outputs(3)
     for old, new in zip(node.inputs[3:5], node.outputs[1:], strict=True):
@@ -179,14 +179,14 @@ def _by_the_batch(node: ir.Node, op: Builder) -> None:
 
 
 def _that_drops(node: ir.Node, op: Builder) -> None:
-    """With the ratio that the file gives."""
+    """A Dropout with the ratio of the file."""
     if len(node.inputs) < 3:
         node.resize_inputs(3)
     node.replace_input_with(2, op.constant(np.array(True)))
 
 
 def in_inference(model: ir.Model) -> list[str]:
-    """A warning where running statistics are taken as constants."""
+    """A warning about running statistics taken as constants."""
     count = sum(
         _is(n, "BatchNormalization") and not n.attributes.get_int("training_mode", 0)
         for n in model.graph
@@ -196,7 +196,7 @@ def in_inference(model: ir.Model) -> list[str]:
 
 
 def at_random(model: ir.Model) -> list[str]:
-    """A warning that names the operators whose results differ from run to run."""
+    """A warning with the operators whose results differ from run to run."""
     counts = Counter(n.op_type for n in walk.nodes(model.graph) if _draws(n))
     if not counts:
         return []

@@ -23,9 +23,9 @@ from gradtool.graph.typed import Tensor, as_tensor
 
 
 def prepare(model: ir.Model, op: Builder) -> int:
-    """Replace each BatchNormalization in training mode, in place. Returns how many there were.
+    """Replace each BatchNormalization in training mode, in place. Returns their number.
 
-    What pads some axes keeps its name, and gets pads or sizes of all axes.
+    Operators that pad some axes keep their names, and get pads or sizes of all axes.
     """
     for node in list(walk.nodes(model.graph)):
         if _pads_some(node):
@@ -95,7 +95,7 @@ def _replace(op: Builder, node: ir.Node) -> None:
 
 
 def stand_in(made: Tensor | Sequence[Tensor], node: ir.Node) -> None:
-    """Remove `node` for the one that made these values, which gets its name, readers and devices.
+    """Replace `node` by the producer of these values, which gets its name, readers and devices.
 
     Outputs keep their names.
     """

@@ -1,4 +1,4 @@
-"""Removal of what subgraphs compute and nobody reads: outputs of If, rows of Loop and Scan."""
+"""Dead code elimination in subgraphs: outputs of If, rows of Loop and Scan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradtool.graph.walk import graphs, subgraphs
 
 
 def trim(model: ir.Model) -> int:
-    """Drop unread outputs of nodes with subgraphs, and nodes that then serve nobody in these.
+    """Drop unread outputs of nodes with subgraphs, and nodes then dead in these.
 
     Returns how many outputs were dropped.  States of loops stay: the next turn reads them.
     """
@@ -34,7 +34,7 @@ def _trim(graph: ir.Graph) -> int:
 
 
 def _first_row(node: ir.Node) -> int:
-    """The number of outputs that are states."""
+    """The number of state outputs."""
     if node.op_type == "If":
         return 0
     if node.op_type == "Loop":
@@ -67,7 +67,7 @@ def _shrink(node: ir.Node, kept: list[int], first: int) -> None:
 
 
 def _selected(attr: ir.Attr, kept: list[int], first: int) -> ir.Attr:
-    """An attribute without what it says of rows that are gone."""
+    """An attribute without its entries for removed rows."""
     if attr.name not in ("scan_output_axes", "scan_output_directions"):
         return attr
     values = attr.as_ints()

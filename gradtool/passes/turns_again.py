@@ -1,8 +1,8 @@
-"""Loops of a training graph that keep less: backward takes turns again in place of their stacks.
+"""Recompute in loops of a training graph: backward takes turns again in place of their stacks.
 
 Forward keeps the states that enter every so many turns.  Backward takes these turns again from
-there, and then their gradient.  One at a time, a turn of the gradient computes again what it needs
-of its turn of forward; more are a segment, and backward is a Scan over segments.
+there, and then their gradient.  One at a time, a turn of the gradient recomputes its needs of its
+turn of forward; more are a segment, and backward is a Scan over segments.
 
 Source: Chen et al. 2016 (arXiv:1604.06174), §4, along a loop: of n turns with states of c bytes and
 r bytes to stack, segments of L turns keep c·n/L + r·L.
@@ -57,7 +57,7 @@ def take_again(model: ir.Model, turns: Mapping[str, int]) -> None:
 
 
 def _turn_by_turn(op: Builder, pair: Pair) -> None:
-    """Let each turn of the gradient compute again what its turn of forward stacked."""
+    """Let each turn of the gradient recompute the stacked values of its turn of forward."""
     if pair.index is not None:
         _gathered(op, pair, pair.index)
         return
@@ -70,7 +70,7 @@ def _turn_by_turn(op: Builder, pair: Pair) -> None:
         if inner not in gone
     ]
     missing = pair.missing
-    if not arrays and not missing:  # a Scan counts its turns by what it scans
+    if not arrays and not missing:  # a Scan counts its turns by its scanned arrays
         missing = [] if f.number is None else [f.number]
         needed = {*needed, *f.slices[:1]}
     stacked = [stack(op, f, value, pair.count) for value in missing]
@@ -94,7 +94,7 @@ def _turn_by_turn(op: Builder, pair: Pair) -> None:
 
 
 def _gathered(op: Builder, pair: Pair, index: ir.Value) -> None:
-    """The same where the gradient is a Loop, which gathers what it reads of a turn."""
+    """The same for a gradient that is a Loop, with Gathers for its reads of a turn."""
     f, b = pair.forward, pair.backward
     stacks = {value: as_tensor(stack(op, f, value, pair.count)) for value in pair.missing}
     formal = [formal_like(op, "state", value) for value in b.body.inputs]
@@ -113,7 +113,7 @@ def _gathered(op: Builder, pair: Pair, index: ir.Value) -> None:
 
 
 def _compute(op: Builder, pair: Pair, known: dict[ir.Value, ir.Value]) -> None:
-    """Compute again what a turn of the gradient reads of its turn of forward."""
+    """Recompute the reads of a gradient's turn in its turn of forward."""
     f = pair.forward
     for row, value in pair.held.items():
         (known[value],) = turn(op, pair.backward.body, known, [pair.stacks[row]])

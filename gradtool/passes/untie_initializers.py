@@ -1,4 +1,4 @@
-"""Tensors that an exporter made one of several equal ones.
+"""Tensors made one of several equal ones by an exporter.
 
 Exporters keep one of the tensors that happen to be equal when they run: the gains of fresh norms
 are all ones.  In a model for inference that changes nothing; trained, they move as one.
@@ -54,7 +54,7 @@ def separate_statistics(op: Builder) -> None:
 
 
 def _origin(value: ir.Value | None) -> ir.Value | None:
-    """The initializer that a value is a copy of, or itself."""
+    """The initializer behind a value through copies, or itself."""
     while value is not None and not value.is_initializer():
         node = value.producer()
         if node is None or node.op_type != "Identity":
@@ -76,7 +76,7 @@ def _copy(op: Builder, tensor: ir.Value, name: str) -> ir.Value:
 
 
 def _rename(copy: ir.Value, value: ir.Value) -> None:
-    """Give a copy the name of the value it stands for, if nobody reads that any more."""
+    """Give a copy the name of its source, if nobody reads that any more."""
     node = value.producer()
     if node is None or value.uses() or value.is_graph_output() or node.graph is None:
         return
@@ -89,7 +89,7 @@ def _rename(copy: ir.Value, value: ir.Value) -> None:
 
 
 def merged(parameters: Iterable[ir.Value]) -> list[str]:
-    """A warning that names the parameters which stand for several tensors of the model."""
+    """A warning with the parameters that stand for several tensors of the model."""
     found = [(v, places) for v in parameters if (places := _places(v))]
     if not found:
         return []
@@ -100,7 +100,7 @@ def merged(parameters: Iterable[ir.Value]) -> list[str]:
 def _places(value: ir.Value) -> list[str]:
     """The names or layers that a tensor stands for; none if it stands for itself alone.
 
-    Weights that are tied on purpose are read by different operators, or by one module again.
+    Weights tied on purpose are read by different operators, or by one module again.
     """
     copies = [u.node.outputs[0].name or "" for u in value.uses() if u.node.op_type == "Identity"]
     if copies:
@@ -113,7 +113,7 @@ def _places(value: ir.Value) -> list[str]:
         places = list(dict.fromkeys(str(place) for place in modules))
         return places if len(places) > 1 else []
     nodes = [use.node.name or use.node.op_type for use in readers]
-    script = all(name.startswith("/") for name in nodes)  # TorchScript copies what it merges
+    script = all(name.startswith("/") for name in nodes)  # TorchScript copies merged tensors
     return nodes if not script and _is_fresh(value) else []
 
 

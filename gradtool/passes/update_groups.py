@@ -1,4 +1,4 @@
-"""Which parameters are updated how: learning rates and weight decay by name, matrices, limits."""
+"""Groups of parameters: learning rates and weight decay by name, matrices, limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Scales = Mapping[str, float] | Sequence[str]
 
 @dataclass(frozen=True)
 class Updates:
-    """The updates that are asked for: an optimizer, its settings, limits and groups.
+    """The requested updates: an optimizer, its settings, limits and groups.
 
     Gradients are clipped to `clip_value` one by one, then all together to the norm `clip_norm`.
     Parameters that match `no_decay` have no weight decay, those that match a glob of `lr_scale`
@@ -40,7 +40,7 @@ class Updates:
     sparse: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse limits and factors that are none.
+        """Refuse invalid limits and factors.
 
         Raises:
             UsageError: a limit is not positive and finite, or a factor is none.
@@ -52,7 +52,7 @@ class Updates:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Updates:
-        """Those that options of `gradtool.grad` ask for; others are left aside."""
+        """The updates requested by options of `gradtool.grad`; others are left aside."""
         given = {each.name: options[each.name] for each in fields(cls) if each.name in options}
         return cls(**given)
 
@@ -76,7 +76,7 @@ class Updates:
 
 
 def is_matrix(x: ir.Value) -> bool:
-    """Whether a parameter has two axes and is no table of embeddings, of which rows are read."""
+    """Whether a parameter has two axes and is no table of embeddings, read by rows."""
     looked_up = any(
         use.node.op_type == "Gather" and use.idx == 0 and stage(use.node) != "update"
         for use in x.uses()
@@ -93,10 +93,10 @@ def targets(
     others: Sequence[str] = (),
     roles: Mapping[str, str] = NONE,
 ) -> list[Target]:
-    """The parameters with what their groups say of them, and whether they are a `matrix`.
+    """The parameters with the settings of their groups, and whether they are a `matrix`.
 
-    Globs may also match `others`, which are updated elsewhere.  By `roles` people hear what a glob
-    matches that is not updated.
+    Globs may also match `others`, which are updated elsewhere.  Messages name the `roles` of
+    matches that are not updated.
 
     Raises:
         UsageError: a glob matches none, or there is no weight decay to leave out.

@@ -18,10 +18,10 @@ from gradtool.passes.update_settings import Given, Setting, Settings, settle
 
 @dataclass(frozen=True)
 class Optimizer:
-    """A way to update parameters, what can be set of it, and its state by parameter.
+    """A way to update parameters, its settings, and its state by parameter.
 
     Steps are counted where `counts`.  `by_rows` updates a table by the rows that have a gradient.
-    Where it is by `elements`, what becomes of one depends on no other one.
+    Where it is by `elements`, an element's update depends on no other one.
     """
 
     rule: rules.Rule
@@ -100,7 +100,7 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType({
 
 
 def kind_of(name: str, given: Given = ()) -> tuple[Optimizer, Setting]:
-    """An optimizer by name, and what is set of it.
+    """An optimizer by name, and its settings.
 
     Raises:
         UsageError: there is none of that name, or it has no such setting.

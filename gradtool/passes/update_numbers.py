@@ -1,4 +1,4 @@
-"""The numbers that the updates of all parameters share: inputs of a step, and what follows."""
+"""The numbers shared by the updates of all parameters: inputs of a step, and their functions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LEARNING_RATE = "lr"
 
 
 class Numbers:
-    """Scalar inputs by what they are called, and what is computed from them, each once.
+    """Scalar inputs by their names, and numbers computed from them, each once.
 
     Inputs are of `dtype`, the widest type of the parameters, at least float32; `setting` has their
-    defaults.  What is asked for comes in the type of a parameter.
+    defaults.  Numbers come in the type of a parameter.
     """
 
     def __init__(self, op: Builder, setting: Setting, dtype: ir.DataType) -> None:
@@ -43,7 +43,7 @@ class Numbers:
 
     @property
     def defaults(self) -> dict[str, float]:
-        """What each input is where nobody gives it, by its name in the graph."""
+        """The default of each input, by its name in the graph."""
         return {v.name or "": self.setting.inputs[what] for what, v in self.inputs.items()}
 
     def of(self, name: str, dtype: ir.DataType) -> ir.Value | None:
@@ -61,13 +61,13 @@ class Numbers:
         return self.made(("typed rate", scale), dtype, lambda: self._rate(scale))
 
     def corrected_rate(self, dtype: ir.DataType, scale: float) -> ir.Value:
-        """`lr / (1 - β₁ᵗ)`, which makes up for a mean that began at 0."""
+        """`lr / (1 - β₁ᵗ)`, corrected for the bias of a mean that began at 0."""
         return self.made(
             ("corrected", scale), dtype, lambda: self._rate(scale) / self._correction("beta1")
         )
 
     def lazy_rate(self, dtype: ir.DataType, scale: float) -> ir.Value:
-        """`lr · √(1 - β₂ᵗ) / (1 - β₁ᵗ)`, with which ε is added to the root that began at 0."""
+        """`lr · √(1 - β₂ᵗ) / (1 - β₁ᵗ)`, for ε added to the root of a mean that began at 0."""
         return self.made(
             ("lazy", scale), dtype,
             lambda: self._rate(scale) * self.op.Sqrt(self._correction("beta2"))
@@ -108,7 +108,7 @@ class Numbers:
         return (1 - default) - (self.input(beta) - held)
 
     def _correction(self, beta: str) -> Any:
-        """`1 - βᵗ`, which is `1 - e⁻ˢ` with `s = -t · log β`: all its digits without float64.
+        """`1 - βᵗ`, as `1 - e⁻ˢ` with `s = -t · log β`: all its digits without float64.
 
         Near 0 the difference would lose them: there it is the series `s - s²/2! + s³/3! - …`.
         """
@@ -134,7 +134,7 @@ class Numbers:
         return self.op.Where(is_one, share, share * self.op.Log(rounded) / (rounded - 1))
 
     def made(self, what: Hashable, dtype: ir.DataType, make: Callable[[], Any]) -> ir.Value:
-        """A number that is computed once, whoever asks for it, in a type."""
+        """A number in a type, computed once for all readers."""
         if (what, dtype) not in self._made:
             with self.op.at(None, stage="update", source="", prefix="update"):
                 self._made[what, dtype] = self.op.cast(as_tensor(make()), dtype)

@@ -15,10 +15,10 @@ from gradtool.graph.training_info import TrainingInfo
 
 
 def update_early(model: ir.Model) -> int:
-    """Put each update right after what it reads is final; returns how many nodes are updates.
+    """Put each update right after its operands are final; returns the number of updating nodes.
 
-    What computes the next value of a parameter also waits for those that read the parameter, so
-    that it may be written over it.  What reads nothing of the step goes right before its reader.
+    The last node of an update also waits for the other readers of the parameter, so that it may be
+    written over it.  A node without reads of the step goes right before its reader.
     """
     graph = model.graph
     nodes = list(graph)
@@ -42,7 +42,7 @@ def update_early(model: ir.Model) -> int:
 
 
 def _places(model: ir.Model, nodes: list[ir.Node], updates: list[ir.Node]) -> dict[ir.Node, int]:
-    """By update that reads something of the step, the number of the other node it follows."""
+    """By update that reads a value of the step, the number of the other node it follows."""
     others = {node: i for i, node in enumerate(nodes) if stage(node) != "update"}
     readers = _readers_of_state(model, nodes)
     place: dict[ir.Node, int] = {}
@@ -57,7 +57,7 @@ def _places(model: ir.Model, nodes: list[ir.Node], updates: list[ir.Node]) -> di
 
 
 def _with_free(node: ir.Node, free: dict[ir.Node, None]) -> list[ir.Node]:
-    """A node behind those of `free` that it needs, which leave `free`."""
+    """A node behind its producers in `free`, which leave `free`."""
     found: list[ir.Node] = []
     waiting = [(node, False)]
     while waiting:
@@ -73,7 +73,7 @@ def _with_free(node: ir.Node, free: dict[ir.Node, None]) -> list[ir.Node]:
 
 
 def _readers_of_state(model: ir.Model, nodes: list[ir.Node]) -> Mapping[ir.Value, list[ir.Node]]:
-    """By the next value of a parameter, the nodes that read the parameter."""
+    """By the next value of a parameter, the readers of the parameter."""
     graph = model.graph
     names = TrainingInfo.of(model).state
     replaced = {v: names[name] for name, v in graph.initializers.items() if name in names}
@@ -86,7 +86,7 @@ def _readers_of_state(model: ir.Model, nodes: list[ir.Node]) -> Mapping[ir.Value
 
 
 def changing(graph: ir.Graph, names: AbstractSet[str]) -> set[ir.Value]:
-    """The initializers that are updated and what is computed from their content."""
+    """The updated initializers and all values computed from their content."""
     found = {value for name, value in graph.initializers.items() if name in names}
     for node in graph:
         if node.op_type not in NO_DATA and any(v in found for v in reads(node)):
@@ -95,7 +95,7 @@ def changing(graph: ir.Graph, names: AbstractSet[str]) -> set[ir.Value]:
 
 
 def mark_updates(model: ir.Model) -> None:
-    """Give the stage `update` to what is computed from gradients, and to what serves only that."""
+    """Give the stage `update` to nodes computed from gradients, and to nodes serving only these."""
     after: set[ir.Value] = set()
     for node in model.graph:
         if is_backward(node):

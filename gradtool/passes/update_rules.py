@@ -20,7 +20,7 @@ Sizes = tuple[int, ...]
 class Extent(NamedTuple):
     """The sizes of a parameter, and whether it is a `matrix` for optimizers of matrices.
 
-    That has two axes, and is no table of embeddings.
+    A matrix has two axes, and is no table of embeddings.
     """
 
     sizes: Sizes
@@ -58,7 +58,7 @@ States = Callable[[Setting, Extent], Mapping[str, Sizes]]
 def _update(
     n: Numbers, name: str, x: ir.Value, g: Any, *rest: Any, outputs: int = 1, **options: Any
 ) -> Any:
-    """Emit the formula of a name, or its form for the rows that a gradient is of."""
+    """Emit the formula of a name, or its form for the rows with a gradient."""
     if isinstance(g, Rows):
         inputs = (x, g.rows, g.slots, g.sums, *rest)
         return n.op.emit(f"{SPARSE_PREFIX}{name}", inputs, outputs, options)
@@ -66,12 +66,12 @@ def _update(
 
 
 def _decay(n: Numbers, target: Target) -> ir.Value | None:
-    """The factor of a penalty, where there is one."""
+    """The factor of a penalty, if there is one."""
     return n.of("weight_decay", target.dtype) if target.decays else None
 
 
 def _shrinkage(n: Numbers, target: Target) -> ir.Value | None:
-    """What weights are multiplied by, where they decay by themselves."""
+    """The factor of decoupled weight decay, if there is one."""
     if not target.decays or "weight_decay" not in n.setting:
         return None
     return n.shrinkage(target.dtype, target.scale)
@@ -82,7 +82,7 @@ def _rate(n: Numbers, target: Target) -> ir.Value:
 
 
 def sgd(n: Numbers, target: Target, g: Any, state: Sequence[Any]) -> Sequence[Any]:
-    """Steepest descent, or with momentum (the step counts only where there is dampening)."""
+    """Steepest descent, or with momentum (the step counts only with dampening)."""
     dtype = target.dtype
     rate, decay = _rate(n, target), _decay(n, target)
     if not state:
@@ -108,7 +108,7 @@ def adam(n: Numbers, target: Target, g: Any, state: Sequence[Any]) -> Sequence[A
 
 
 def adamw(n: Numbers, target: Target, g: Any, state: Sequence[Any]) -> Sequence[Any]:
-    """With weights that shrink by themselves."""
+    """Adam with decoupled weight decay."""
     return _adam(n, target, g, state, shrinkage=_shrinkage(n, target))
 
 
@@ -125,7 +125,7 @@ def _adam(
 
 
 def lazy_adam(n: Numbers, target: Target, g: Any, state: Sequence[Any]) -> Sequence[Any]:
-    """The means of rows that have a gradient alone, as torch.optim.SparseAdam has it."""
+    """The means of rows with a gradient alone, as torch.optim.SparseAdam has it."""
     dtype = target.dtype
     made: Sequence[Any] = _update(
         n, "AdamUpdate", target.x, g, n.lazy_rate(dtype, target.scale), n.one(dtype),
@@ -214,9 +214,9 @@ def _machine_epsilon(dtype: ir.DataType) -> float:
 def muon(n: Numbers, target: Target, g: Any, state: Sequence[Any]) -> Sequence[Any]:
     """The nearest orthogonal matrix to the momentum, in the parameter's own precision.
 
-    What is no matrix is updated by AdamW.
-    Source: Jordan and others 2024 (kellerjordan.github.io/posts/muon), as torch.optim.Muon has it;
-    both of these iterate in bfloat16.
+    Parameters other than matrices are updated by AdamW. Source: Jordan and others 2024
+    (kellerjordan.github.io/posts/muon), as torch.optim.Muon has it; both of these iterate in
+    bfloat16.
     """
     if not target.matrix:
         shrinkage = _shrinkage(n, target)
@@ -277,6 +277,6 @@ def of_adafactor(_: Setting, extent: Extent) -> Mapping[str, Sizes]:
 
 
 def of_muon(_: Setting, extent: Extent) -> Mapping[str, Sizes]:
-    """The momentum of a matrix, the means of AdamW of what is none."""
+    """The momentum of a matrix, the means of AdamW of other parameters."""
     names = ("momentum",) if extent.matrix else ("exp_avg", "exp_avg_sq")
     return dict.fromkeys(names, extent.sizes)

@@ -1,4 +1,4 @@
-"""What people may set of an optimizer: numbers that become inputs, constants, switches, choices."""
+"""Settings of an optimizer: numbers that become inputs, constants, switches, choices."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Settings:
-    """What an optimizer has that can be set.
+    """The settings that an optimizer has.
 
-    `numbers` are inputs of the step, by default what they say; so are `optional` ones where they
-    are given and not 0, and else they are not there.  `constants` are fixed when the step is made.
-    A switch is on or off, a choice one of several words, the first by default.
+    `numbers` are inputs of the step, with their defaults; so are `optional` ones if given and not
+    0, and else they are not there.  `constants` are fixed when the step is made. A switch is on or
+    off, a choice one of several words, the first by default.
     """
 
     numbers: Mapping[str, float]
@@ -32,14 +32,14 @@ class Settings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that can be set."""
+        """All names of settings."""
         groups = (self.numbers, self.optional, self.constants, self.switches, self.choices)
         return tuple(dict.fromkeys(name for group in groups for name in group))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is set of an optimizer: its inputs with their defaults, and everything else."""
+    """The values of an optimizer's settings: inputs with their defaults, and the rest."""
 
     inputs: Mapping[str, float]
     fixed: Mapping[str, Any]
@@ -52,7 +52,7 @@ class Setting:
 
 
 def settle(optimizer: str, settings: Settings, given: Given) -> Setting:
-    """What is set by default, changed by what is given: texts `NAME[=VALUE]`, or a mapping.
+    """The default settings, changed by the given ones: texts `NAME[=VALUE]`, or a mapping.
 
     Raises:
         UsageError: there is nothing of a name, or a value is none that it can have.

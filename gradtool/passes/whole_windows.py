@@ -25,9 +25,9 @@ WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}  #
 
 
 def fit_windows(op: Builder) -> int:
-    """Rewrite the nodes that need it in place; returns how many there were.
+    """Rewrite the nodes in need of it in place; returns their number.
 
-    Pads that depend on a size that is unknown become operators.
+    Pads that depend on an unknown size become operators.
     """
     return sum(_fit(op, n) for n in walk.nodes(op.model.graph) if n.domain in ("", "ai.onnx"))
 
@@ -55,7 +55,7 @@ def _fit(op: Builder, node: ir.Node) -> bool:
 
 
 def _spatial(value: ir.Value | None) -> list[Any] | None:
-    """The sizes behind the first two, None where the rank is unknown or less."""
+    """The sizes behind the first two, None if the rank is unknown or less."""
     shape = None if value is None else value.shape
     return None if shape is None or len(shape) <= 2 else list(shape[2:])
 
@@ -68,7 +68,7 @@ def _set_pads(node: ir.Node, begin: Sequence[int], end: Sequence[int]) -> None:
 def _fit_transposed(
     op: Builder, node: ir.Node, kernel: list[int], image: list[Any], given: dict[str, Any]
 ) -> bool:
-    """Pads and `output_padding` for what stands for them.
+    """Explicit pads and `output_padding` in place of `auto_pad` and `output_shape`.
 
     onnxruntime adds less than a stride behind the windows: more of it is the windows over zeros
     behind the image.
@@ -107,9 +107,9 @@ def _fit_pool(op: Builder, node: ir.Node, image: list[Any], given: dict[str, Any
 
 
 def _cut(op: Builder, node: ir.Node, window: Window, image: list[Any]) -> Window:
-    """Pads that are not negative, over what less than nothing leaves of the image.
+    """Nonnegative pads, over the image cropped by the negative ones.
 
-    An average sees nothing of what it cuts off behind, others may with `ceil_mode`.
+    An average sees nothing of its cropped part behind, others may with `ceil_mode`.
     """
     ceil = bool(node.attributes.get_int("ceil_mode", 0))
     begin, end = ([max(0, n) for n in pads] for pads in (window.begin, window.end))
@@ -133,7 +133,7 @@ def _cut(op: Builder, node: ir.Node, window: Window, image: list[Any]) -> Window
 
 
 def _fit_last(op: Builder, node: ir.Node, window: Window, given: dict[str, Any]) -> bool:
-    """No `ceil_mode` where it counts a window too many; returns whether that is so."""
+    """Drop windows that `ceil_mode` counts too many; returns whether there are any."""
     image = _spatial(node.inputs[0])
     if not given.get("ceil_mode") or image is None:
         return False

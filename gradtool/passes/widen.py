@@ -28,7 +28,7 @@ MAKERS = {
 
 
 def widen(model: ir.Model) -> ir.Model:
-    """A copy of a model in which every narrower float is a float64. Weights stay lazy."""
+    """A copy of a model with every narrower float as a float64. Weights stay lazy."""
     copy = model.clone()
     for graph in copy.graphs():
         made = (value for node in graph for value in node.outputs)

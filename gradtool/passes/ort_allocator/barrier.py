@@ -9,9 +9,8 @@ which is `x`, bit for bit and without a copy, but cannot be known to be before `
 sum makes a scalar of one element, or of none where `g` is empty, or of those of several gradients.
 Integers that may be a shape read `x + 0 · Σ …` instead.
 
-What only gives a tensor another shape before anything is computed again does not wait, and what
-reads its result does: onnxruntime merges Reshapes that follow each other, and with that a barrier,
-even where one is the shape that the other reads.
+A layout before any recomputed node does not wait, and its readers do: onnxruntime merges
+consecutive Reshapes, and with them a barrier, even if one is the shape that the other reads.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def keep_twins_apart(model: ir.Model) -> None:
 
 
 def _key(node: ir.Node) -> Hashable | None:
-    """What nodes of equal results have in common; None of one whose result is no small tensor."""
+    """A key common to nodes of equal results; None of one whose result is no small tensor."""
     (made, *others) = node.outputs
     is_small = may_be_tensor(made) and is_float(made) and bytes_of(made) and not is_large(made)
     if (
@@ -124,9 +123,9 @@ def has_barriers(model: ir.Model) -> bool:
 
 
 def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> int:
-    """Let clones wait, in place, and then what else runs late (see `late`).
+    """Let clones wait, in place, and then other late nodes (see `late`).
 
-    Returns how many groups of clones do.
+    Returns the number of waiting groups of clones.
     """
     count = _hold_clones(model, say)
     if count:
@@ -176,14 +175,14 @@ def _hold_clones(model: ir.Model, say: Callable[[str], object] | None) -> int:
 
 @dataclass(frozen=True)
 class _Run:
-    """Clones that follow each other, and what other nodes compute from there to the next clone."""
+    """Consecutive clones, and the results of other nodes from there to the next clone."""
 
     clones: list[ir.Node]
     after: list[ir.Value]
 
 
 def _runs(graph: ir.Graph) -> Iterator[_Run]:
-    """A graph in file order, cut before each clone that follows another node."""
+    """A graph in file order, cut before each clone behind another node."""
     clones: list[ir.Node] = []
     for cloned, nodes in itertools.groupby(list(graph), is_clone):
         if cloned:
@@ -195,7 +194,7 @@ def _runs(graph: ir.Graph) -> Iterator[_Run]:
 
 
 def _waiting(clones: list[ir.Node]) -> list[ir.Node]:
-    """The clones but for layouts of what none of them computes."""
+    """The clones but for layouts of values that none of them computes."""
     made: set[ir.Value] = set()
     waiting = []
     for node in clones:
@@ -207,7 +206,7 @@ def _waiting(clones: list[ir.Node]) -> list[ir.Node]:
 
 
 def _connected(clones: list[ir.Node]) -> list[list[ir.Node]]:
-    """Clones in groups that read each other's results, in the order given."""
+    """Clones in groups connected by their reads of each other, in the order given."""
     parents = {node: node for node in clones}
 
     def root(node: ir.Node) -> ir.Node:
@@ -227,9 +226,9 @@ def _connected(clones: list[ir.Node]) -> list[list[ir.Node]]:
 
 
 def _passed(group: list[ir.Node]) -> dict[ir.Value, list[ir.Node]]:
-    """The tensors, other than weights, that a group reads and does not compute, and who reads each.
+    """The tensors, other than weights, read by a group and not computed there, and their readers.
 
-    The shape of a layout is none of them: what it lays out has waited.
+    The shape of a layout is none of them: its operand has waited.
     """
     own = {v for node in group for v in node.outputs}
     found: dict[ir.Value, list[ir.Node]] = {}
@@ -257,7 +256,7 @@ def _awaited(
 
     Results are among `after`, and among `pending` where no clone has waited since.
 
-    What reads the deepest comes later, else that were deeper; and results stay.  So waiting keeps
+    Readers of the deepest come later, else they were deeper; and results stay.  So waiting keeps
     nothing alive.  A test for NaN needs floats.
     """
     able = [v for v in after if v in depths and is_float(v) and may_be_tensor(v)]

@@ -1,4 +1,4 @@
-"""What lets a value wait for others: parts of barriers (see `barrier`)."""
+"""Control edges: values that wait for others, as parts of barriers (see `barrier`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = (ir.DataType.INT32, ir.DataType.INT64)  # the types of shapes, axes and 
 
 @contextmanager
 def before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterator[None]:
-    """Emit before a clone, on behalf of a barrier that waits for values."""
+    """Emit before a clone, on behalf of a barrier on values."""
     start = len(op.emitted)
     with op.at(first, stage="backward", source="", prefix=f"{first.name}/barrier"):
         yield
@@ -32,7 +32,7 @@ def before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterator
 
 
 def behind(op: Builder, node: ir.Node, value: ir.Value, awaited: Sequence[ir.Value]) -> ir.Value:
-    """A value as it is read behind a barrier before a node, which waits for other values."""
+    """A value behind a barrier before a node, waiting for other values."""
     with before(op, node, awaited):
         return passing(op, value, zero_of(op, awaited))
 
@@ -47,19 +47,19 @@ def passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
 
 
 def same_shape(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
-    """A value in its shape, which is known when `zero` is."""
+    """A value in its shape, known once `zero` is."""
     return op.Reshape(value, op.Add(op.Shape(value), zero), like=value)
 
 
 def zero_of(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:
-    """The scalar 0 that takes a look at one element of each value, if it has any."""
+    """The scalar 0, computed from one element of each value, if it has any."""
     odd = op.IsNaN(op.Concat(*(_first(op, v) for v in awaited), axis=0))
     count = op.ReduceSum(op.Cast(odd, to=INT64), keepdims=0)
     return op.Mul(count, op.constant(np.int64(0)))
 
 
 def _first(op: Builder, value: ir.Value) -> ir.Value:
-    """The first element of a value, or nothing of one that is empty.
+    """The first element of a value, or nothing of an empty one.
 
     The end is computed, so that no runtime takes the size of the result to be 1 whatever happens.
     Where sizes are open nobody asks how many elements there are.
@@ -72,9 +72,9 @@ def _first(op: Builder, value: ir.Value) -> ir.Value:
 
 
 def depths_of(graph: ir.Graph) -> dict[ir.Value, int]:
-    """The longest chain of operators from an input of the graph to each value that depends on one.
+    """The longest chain of operators from an input of the graph to each dependent value.
 
-    Shapes do not: runtimes fold them where sizes are fixed, and what is computed from them.
+    Shapes do not: runtimes fold them where sizes are fixed, and values computed from them.
     """
     depths: dict[ir.Value, int] = {v: 0 for v in graph.inputs if not v.is_initializer()}
     for node in graph:
@@ -90,7 +90,7 @@ def may_wait(node: ir.Node) -> bool:
 
 
 def may_pass(value: ir.Value) -> bool:
-    """Whether a value is worth a barrier, and that is not merged with a layout before it."""
+    """Whether a value is worth a barrier, not merged with a layout before it."""
     return is_float(value) and may_be_tensor(value) and is_large(value) and not is_layout(value)
 
 
@@ -106,7 +106,7 @@ def is_backward(node: ir.Node) -> bool:
 
 
 def is_large(value: ir.Value) -> bool:
-    """Whether a value is known to have so many bytes that waiting may be worth its nodes."""
+    """Whether a value is known to have enough bytes for waiting to be worth its nodes."""
     return bytes_of(value) >= LARGE
 
 

@@ -1,11 +1,11 @@
-"""Sizes that a runtime does not know, so that values which lie far apart share no place.
+"""Sizes hidden from a runtime, so that values far apart share no place.
 
 onnxruntime puts a value where a dead one of its size was, however much later, and holds that place
-from the one to the other: whatever was planned in between comes on top.  It can be told not to in
+from the one to the other: everything planned in between comes on top.  It can be told not to in
 Python alone (`enable_mem_reuse`).  Where it does not know sizes, it knows nothing of one size.  So
 each input passes a barrier (see `barrier`), and so do shapes that no input tells.
 
-What is written where an operand dies keeps its place: both are declared to have sizes of one name.
+A result written over a dying operand keeps its place: both are declared to have sizes of one name.
 All other large values have names of their own, else inference would call them alike.
 """
 
@@ -28,7 +28,7 @@ TOLD = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0, "Resize": 3}  # sizes b
 
 
 def open_sizes(model: ir.Model) -> None:
-    """Hide the sizes of a model that has barriers, in place; loading it finds them again."""
+    """Hide the sizes of a model with barriers, in place; loading it finds them again."""
     graph = model.graph
     state = TrainingInfo.of(model).state
     inputs = [value for value in graph.inputs if _is_able(value) and value.name not in state]
@@ -49,13 +49,13 @@ def open_sizes(model: ir.Model) -> None:
 
 
 def _is_able(value: ir.Value) -> bool:
-    """Whether an input is read, has no default, and is of a type that barriers know."""
+    """Whether an input is read, has no default, and is of a type known to barriers."""
     able = value.dtype in FLOATS or value.dtype in INTEGERS or value.dtype == ir.DataType.BOOL
     return able and bool(value.uses()) and not value.is_initializer()
 
 
 def _is_misread(node: ir.Node) -> bool:
-    """Whether ONNX infers that a size is 0 where it is open, by operands of Attention that are.
+    """Whether ONNX infers 0 for an open size, by open operands of Attention.
 
     It does for heads that lie in one axis, and for the keys of the product that is returned.
     """
@@ -66,7 +66,7 @@ def _is_misread(node: ir.Node) -> bool:
 
 
 def _hide(op: Builder, reader: ir.Node, value: ir.Value, zero: ir.Value) -> ir.Value:
-    """Let all who read a value, of which the first is given, read it through a barrier."""
+    """Put a barrier between a value, the first one given, and all its readers."""
     ours = set(op.emitted)
     uses = [use for use in value.uses() if use.node not in ours]
     with before(op, reader, [value]):
@@ -79,7 +79,7 @@ def _hide(op: Builder, reader: ir.Node, value: ir.Value, zero: ir.Value) -> ir.V
 def _hide_shapes(
     op: Builder, nodes: Iterable[ir.Node], zero: ir.Value, told: set[ir.Value]
 ) -> None:
-    """Let shapes that do not depend on the inputs wait for them, those in bodies too."""
+    """Let shapes independent of the inputs wait for them, those in bodies too."""
     hidden: dict[ir.Value, ir.Value] = {}
     for node in list(nodes):
         place = TOLD.get(node.op_type, len(node.inputs))
@@ -97,7 +97,7 @@ def _hide_shapes(
 
 
 def _may_tell(node: ir.Node, shape: ir.Value, told: set[ir.Value]) -> bool:
-    """Whether a node tells the sizes of what is large and not made of constants alone."""
+    """Whether a node tells the sizes of a large value, not made of constants alone."""
     is_constant = node.op_type == "Reshape" and node.inputs[0] not in told
     is_able = shape.dtype in SIZES and BARRIER not in notes(node)
     return is_able and may_be_large(node.outputs[0]) and not is_constant

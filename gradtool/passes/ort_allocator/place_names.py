@@ -40,9 +40,9 @@ def may_be_large(value: ir.Value) -> bool:
 
 
 def _name(nodes: list[ir.Node], numbers: Iterator[int]) -> None:
-    """Name the sizes of what the nodes of one graph make."""
+    """Name the sizes of the results of one graph's nodes."""
     last = {value: node for node in nodes for value in reads(node)}
-    known: dict[ir.Value, ir.Shape] = {}  # of those that have names
+    known: dict[ir.Value, ir.Shape] = {}  # of named values
     for node in nodes:
         dying = node.inputs[0] if _writes(node) else None
         for value in node.outputs:
@@ -59,7 +59,7 @@ def _name(nodes: list[ir.Node], numbers: Iterator[int]) -> None:
 
 
 def _writes(node: ir.Node) -> bool:
-    """Whether the first result of a node may lie where its first operand does."""
+    """Whether the first result of a node may lie over its first operand."""
     return node.op_type in IN_PLACE and node.domain in ("", "ai.onnx")
 
 

@@ -1,9 +1,9 @@
-"""Runtimes that order nodes anew run some too early and some too late: here what is next waits.
+"""Scheduling edges for runtimes that order nodes anew, and run some too early, others too late.
 
 Constants that only backward reads wait for the gradient before them: zeros to add to, weights
-turned round.  The gradient that backward goes on with waits for the results before it: runtimes
-put these off, and hold what they are made of.  Forward waits for what it makes smaller for
-backward alone, masks and places: else these are made in backward, of what is large.
+turned round.  The gradient that backward goes on with waits for the results before it: runtimes put
+these off, and hold their operands.  Forward waits for smaller values made for backward alone, masks
+and places: else these are made in backward, of large ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gradtool.passes.ort_allocator.control_edges import (
 
 
 def hold_constants(model: ir.Model) -> None:
-    """Let what backward makes of constants and weights alone wait for the gradient before it.
+    """Let backward's results from constants and weights alone wait for the gradient before them.
 
     Zeros to add to, weights turned round: runtimes fold them when they load a file, and hold them
     from then on, or compute them first of all.
@@ -101,7 +101,7 @@ def hold_forward(model: ir.Model) -> None:
 
 
 def _is_kept(node: ir.Node) -> bool:
-    """Whether a node makes something smaller that only backward reads."""
+    """Whether a node makes a smaller value for backward alone."""
     value = node.outputs[0]
     if not may_be_tensor(value) or not value.uses() or _goes_on(node):
         return False
@@ -110,7 +110,7 @@ def _is_kept(node: ir.Node) -> bool:
 
 
 def _goes_on(node: ir.Node) -> bool:
-    """Whether forward reads what a node makes, or it is returned."""
+    """Whether forward reads a node's result, or it is returned."""
     return any(
         v.is_graph_output() or any(_is_forward(use.node) for use in v.uses()) for v in node.outputs
     )

@@ -67,7 +67,7 @@ def _is_part(value: ir.Value) -> bool:
 
 
 def _is_zero(product: ir.Node) -> bool:
-    """Whether a product is that of a sum of everything, a scalar, and the scalar 0."""
+    """Whether a product is of a full sum, a scalar, and the scalar 0."""
     some, none = product.inputs
     total = _made_by("ReduceSum", some)
     if total is None or len(total.inputs) != 1 or none is None or none.is_graph_input():
@@ -80,7 +80,7 @@ def _is_zero(product: ir.Node) -> bool:
 
 
 def _made_by(op_type: str, value: ir.Value | None) -> ir.Node | None:
-    """The node that computes a value, if it is of this standard operator."""
+    """The producer of a value, if it is of this standard operator."""
     node = value.producer() if value is not None else None
     return node if node is not None and _op(node) == op_type else None
 
