@@ -6,10 +6,10 @@
     Resize 10, Upsample       no half pixels; nearest rounds down, or up where it shrinks
     Resize < 13               tf_half_pixel_for_nn
 
-`prepare` rewrites a model that is about to be converted, `finish` the converted one.
+`prepare` rewrites a model before conversion, `finish` the converted one.
 
-Source: the forms are those of onnx's changelog; what Resize of opset 10 does, which it leaves
-open, is what onnxruntime 1.31 computes.
+Source: the forms are those of onnx's changelog; Resize of opset 10, which it leaves open, is as
+onnxruntime 1.31 computes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Patches = dict[str, list[dict[str, Any]]]
 
 
 def prepare(model: onnx.ModelProto, version: int) -> Patches:
-    """Rewrite in place what the converter must not see; what remains to be done afterwards.
+    """Rewrite in place the forms unfit for the converter; return the patches for `finish`.
 
     Raises:
         ModelError: an old form cannot be said in a newer one.
@@ -55,7 +55,7 @@ def prepare(model: onnx.ModelProto, version: int) -> Patches:
 
 
 def finish(model: onnx.ModelProto, patches: Patches) -> None:
-    """Complete the nodes that `prepare` left to be completed."""
+    """Complete the nodes left incomplete by `prepare`."""
     if not patches:
         return
     left = {name: list(found) for name, found in patches.items()}
@@ -91,7 +91,7 @@ def _get(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 @dataclass
 class _State:
-    """What is known of a model while it is rewritten."""
+    """The known facts of a model during rewriting."""
 
     model: onnx.ModelProto
     version: int
@@ -215,7 +215,7 @@ def _resize(node: onnx.NodeProto, state: _State) -> Nodes:
 
 
 def _up_then_down(node: onnx.NodeProto, state: _State) -> Nodes:
-    """What grows is rounded down, and then what shrinks is rounded up.
+    """A nearest Resize in two: growing axes rounded down, then shrinking ones rounded up.
 
     A Resize that keeps every size copies, whatever its scales are.  So that the first of the two
     does no more often than the whole, it has a last axis of one, which grows if anything shrinks.

@@ -18,7 +18,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def save(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write arrays by name, replacing what was there.
+    """Write arrays by name, replacing an old file.
 
     Source: the format of `numpy.savez`; unlike it, members carry no time stamp.
     """

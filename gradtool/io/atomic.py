@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their place, then renamed into it."""
+"""Atomic writes, whole files or nothing: written beside their place, then renamed into it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODELS = (".onnx", ".onnxtxt")
 
 @dataclass(frozen=True)
 class Output:
-    """A file to write, and what writes its bytes."""
+    """A file to write, and the writer of its bytes."""
 
     path: Path
     fill: Callable[[BinaryIO], object]
@@ -54,7 +54,7 @@ def target(path: str | os.PathLike[str], *, force: bool, own: bool = False) -> P
 
 
 def rehearse(sizes: Mapping[Path, int]) -> None:
-    """Do to the places of files of so many bytes what writing them will, and leave nothing.
+    """Rehearse writing files of so many bytes to their places, and leave nothing.
 
     Raises:
         UsageError: a file of that name cannot be made there, or a disk has too little room.
@@ -78,9 +78,9 @@ def rehearse(sizes: Mapping[Path, int]) -> None:
 
 
 def require_targets(paths: Mapping[str, str | os.PathLike[str]], *, force: bool) -> None:
-    """Refuse files that cannot be written or shall hold a model, by the flag that names each.
+    """Refuse files that cannot be written or are named like a model, by their flags.
 
-    What is written there is no model: one that is there already would be lost.
+    These files are no models: one that is there already would be lost.
 
     Raises:
         UsageError: as `target`, or a model has such a name, or two flags name the same file.
@@ -116,7 +116,7 @@ def write(outputs: Sequence[Output], *, together: int = 1) -> None:
 
 @dataclass(frozen=True)
 class _Ready:
-    """A file that is written, the place it shall have, and where what is there now is kept."""
+    """A written file, its final place, and the backup of the present one."""
 
     written: Path
     place: Path
@@ -138,7 +138,7 @@ def _ready(outputs: Sequence[Output], stack: ExitStack) -> list[_Ready]:
 
 
 def fill(path: Path, output: Output) -> None:
-    """Write an output to the disk at another path, with the permissions of what is there now."""
+    """Write an output to the disk at another path, with the present file's permissions."""
     with path.open("xb") as file:
         output.fill(file)
         file.flush()
@@ -174,7 +174,7 @@ def _appear(ready: Sequence[_Ready], bound: Sequence[_Ready]) -> None:
 
 
 def _keep(each: _Ready, *, away: bool) -> None:
-    """Give what is there now a second name, or only that one; links are not had everywhere."""
+    """Give the present file a second name, or only that one; links are not had everywhere."""
     if away:
         each.place.replace(each.backup)
         sync_folder(each.place.parent)

@@ -9,7 +9,7 @@ import onnx
 from gradtool.errors import ModelError
 from gradtool.io import walk
 
-_SCAN_WITHOUT_BATCH = 9  # the opset from which a Scan is what it is now
+_SCAN_WITHOUT_BATCH = 9  # the first opset of the present Scan
 
 
 def check(model: onnx.ModelProto, version: int) -> None:

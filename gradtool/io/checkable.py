@@ -1,8 +1,8 @@
-"""A model as it is checked: without weights, and without what is noted on nodes.
+"""A model for checking: without weights, and without notes on nodes.
 
-A long one is checked a part at a time, each with what it reads as inputs: of all at once, ONNX's
-checker makes several copies.  That takes it to be known what type everything has that flows from
-part to part; names are held against those of all parts.
+A long one is checked a part at a time, each with its reads as inputs: of all at once, ONNX's
+checker makes several copies.  That needs known types of everything that flows from part to part;
+names are held against those of all parts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OUTPUT = wire.tag(onnx.GraphProto.OUTPUT_FIELD_NUMBER)
 
 
 def refusal(message: bytes) -> str | None:
-    """Why ONNX's full check refuses a model, or what it fails with: any exception of C++."""
+    """The reason why ONNX's full check refuses a model, or fails: any exception of C++."""
     try:
         onnx.checker.check_model(message, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -46,7 +46,7 @@ def _one_line(error: Exception) -> str:
 
 
 class AtOnce:
-    """A model that is checked as a whole; `message` is that in the end."""
+    """A model checked as a whole; `message` is the whole in the end."""
 
     def __init__(self) -> None:
         self.nodes = 0
@@ -66,7 +66,7 @@ class AtOnce:
         self._graph.add(before)
 
     def add(self, run: wire.Run) -> None:
-        """Take the nodes that come next."""
+        """Take the next nodes."""
         for encoded, nodes in groupby(run.plain, lambda each: isinstance(each, bytes)):
             each: list[Any] = list(nodes)
             if encoded:
@@ -78,7 +78,7 @@ class AtOnce:
         self._graph.extend(_VALUE_INFO, run.values)
 
     def end(self, last: onnx.ModelProto) -> str | None:
-        """Take what is around all that, which is empty then; why the model is refused, if it is."""
+        """Take the empty message around all; return the reason of a refusal, if there is one."""
         self.message = b"".join(model_pieces(self._graph, last))
         if self._resizes:
             proto = onnx.ModelProto.FromString(self.message)
@@ -88,7 +88,7 @@ class AtOnce:
 
 
 class InParts:
-    """A long model, of which every part is checked as a model of its own as soon as it comes."""
+    """A long model, each part checked as a model of its own as soon as it comes."""
 
     def __init__(self, model: ir.Model) -> None:
         self._model = around(model, results=False)
@@ -104,7 +104,7 @@ class InParts:
         self._model.ClearField("metadata_props")  # which one part has to tell
 
     def add(self, run: wire.Run) -> None:
-        """Take the nodes that come next, which are a part."""
+        """Take the next nodes, which are a part."""
         made = [v for node in run.nodes for v in node.outputs if v.name]
         names = {v.name for v in made}
         twice = names & self._defined
@@ -129,7 +129,7 @@ class InParts:
     def _around(
         self, before: Iterable[ir.Value], again: Iterable[ir.Value], made: Iterable[ir.Value]
     ) -> onnx.GraphProto:
-        """What a part reads, and which of its results are those of the model.
+        """The reads of a part as inputs, and its results that are the model's as outputs.
 
         A name that is given a second time is an input as well, which the checker refuses.
         """
@@ -149,7 +149,7 @@ class InParts:
 
 
 def checkable(model: ir.Model) -> AtOnce | InParts:
-    """What takes a model to check: in parts if it is long and all its types are known."""
+    """The checked form of a model: in parts if it is long and all its types are known."""
     if len(model.graph) <= MOST_AT_ONCE:
         return AtOnce()
     open_ones = (v for node in model.graph for v in node.outputs if v.type is None and v.name)

@@ -41,12 +41,12 @@ FLAGS = ("keepdims", "noop_with_empty_axes", "new_axis")
 
 
 def broken(node: ir.Node) -> str | None:
-    """The attribute of a node that has none of its values."""
+    """The attribute of a node with an invalid value."""
     return _flag(node) or _word(node)
 
 
 def _flag(node: ir.Node) -> str | None:
-    """Readers differ in what they take for true."""
+    """The message for a flag other than 0 or 1, on which readers differ."""
     for name in FLAGS:
         value = node.attributes.get_int(name, 0)
         if value not in (0, 1):
@@ -55,7 +55,7 @@ def _flag(node: ir.Node) -> str | None:
 
 
 def _word(node: ir.Node) -> str | None:
-    """An attribute of text that must be one of a few words."""
+    """The message for a text attribute outside of its few words."""
     for name, words in WORDS.get(node.op_type, {}).items():
         value = node.attributes.get_string(name, words[0])
         if value not in words:

@@ -1,4 +1,4 @@
-"""Inputs that are given a value at loading: constants from then on, without what never runs then.
+"""Inputs given a value at loading: constants from then on, without dead branches.
 
 A sampling rate or a switch such as `use_cache_branch` decides sizes and branches that nothing else
 tells.  The file stays as it is: training writes its weights into the original, inputs and all.
@@ -86,7 +86,7 @@ def _input(model: ir.Model, name: str) -> ir.Value:
 
 
 def _array(value: ir.Value, given: object) -> Array:
-    """What is given as an array of an input's type and shape."""
+    """The given value as an array of an input's type and shape."""
     where = f"--set {value.name}"
     if not isinstance(value.type, ir.TensorType) or value.dtype in (None, ir.DataType.STRING):
         raise UsageError(f"{where}: only tensors of numbers can be given a value")
@@ -128,7 +128,7 @@ def _number(given: object, dtype: ir.DataType, where: str) -> bool | int | float
 
 
 def _read(given: object, dtype: ir.DataType) -> bool | int | float | None:
-    """A text or a number as what a type counts in; None where it is of another kind."""
+    """A text or a number as a number of a type; None if it is of another kind."""
     if dtype == ir.DataType.BOOL:
         return _WORDS.get(given.lower()) if isinstance(given, str) else _as(given, bool)
     if dtype.is_floating_point():
@@ -142,7 +142,7 @@ def _as(given: object, *kinds: type) -> Any:
 
 
 def _shape(value: ir.Value, array: Array, where: str) -> tuple[int, ...]:
-    """The shape that an array takes as an input: one number, or as many as there are, fit any."""
+    """The shape of an array as an input: one number, or as many as there are, fit any."""
     if value.shape is None:
         return tuple(array.shape)
     wanted = tuple(dim if isinstance(dim, int) else 1 for dim in value.shape)
@@ -169,7 +169,7 @@ def _sizes(value: ir.Value, shape: Sequence[int]) -> list[Known]:
 
 
 def _replace(model: ir.Model, value: ir.Value, array: Array) -> None:
-    """Let a Constant node write what was an input."""
+    """Replace an input by a Constant node."""
     graph = model.graph
     tensor = ir.Tensor(array, dtype=value.dtype, name=value.name)
     name, names = value.name or "", Names.of(model)

@@ -1,8 +1,8 @@
-"""Files whose names gradtool gives, in a folder that the user named.
+"""Files named by gradtool, in a folder named by the user.
 
 Links on the way to the folder are the user's and are followed.  The last part of the path is ours:
 a link, a pipe or a folder that somebody put there is neither read nor written to.  Errors are of
-the system: their `strerror` says what is there instead of a file.
+the system: their `strerror` tells the obstacle in place of a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AT_ONCE = 1 << 20  # bytes
 
 
 def opened(path: Path, *, own: bool = True) -> BufferedReader:
-    """A regular file to read, through no link where its name is our `own`.
+    """A regular file to read, through no link if its name is our `own`.
 
     Raises:
         OSError: there is none, or something else in its place.
@@ -35,7 +35,7 @@ def opened(path: Path, *, own: bool = True) -> BufferedReader:
 
 
 def holds(file: BinaryIO, part: bytes) -> bool:
-    """Whether an open file has some bytes, from where it stands; it is read a piece at a time."""
+    """Whether an open file contains some bytes from its position on; read a piece at a time."""
     held = b""
     while piece := file.read(_AT_ONCE):
         held += piece
@@ -64,7 +64,7 @@ def appended(path: Path, size: int | None = None, *, own: bool = True) -> Binary
 
 
 def made(path: Path, mode: int = 0o777) -> Path:
-    """A folder of a name of ours, made where there is none, through no link.
+    """A folder of a name of ours, made if there is none, through no link.
 
     Raises:
         OSError: there is something else in its place, or it cannot be made.
@@ -80,7 +80,7 @@ def made(path: Path, mode: int = 0o777) -> Path:
 
 
 def _descriptor(path: Path, flags: int, *, own: bool) -> int:
-    """An open regular file, relative to a handle of its folder where the system has those."""
+    """An open regular file, relative to a handle of its folder if the system has those."""
     with _handle(path.parent) as folder:
         name = path.name if folder is not None else str(path)
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The file of tensor bytes that is written beside a model.
+"""The file of tensor bytes beside a model.
 
 Its name says its content, so that no model ever finds the data of another one in its place, and a
 model that is replaced finds its own until the last moment.
@@ -30,7 +30,7 @@ _DIGEST = 8  # bytes
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor and where its bytes start in the data file."""
+    """A tensor and the offset of its bytes in the data file."""
 
     tensor: ir.TensorProtocol
     offset: int
@@ -84,7 +84,7 @@ def outdated(model: Path, *, plain: bool) -> list[Path]:
 
 
 def remove_unused(files: Sequence[Path]) -> None:
-    """Remove data files that no model beside them names."""
+    """Remove data files unnamed by any model beside them."""
     for path in files:
         with alone(path.parent), suppress(OSError):
             models = [each for each in path.parent.iterdir() if each.suffix in MODELS]
@@ -93,7 +93,7 @@ def remove_unused(files: Sequence[Path]) -> None:
 
 
 def _content(path: Path, model: Path) -> str | None:
-    """What the name of a data file says of its content; None where it is no data of the model."""
+    """The digest in the name of a data file; None if it is no data of the model."""
     name = rf"{re.escape(model.name)}(?:\.([0-9a-f]{{{2 * _DIGEST}}}))?\.data"
     found = re.fullmatch(name, path.name)
     return None if found is None else found[1] or ""
@@ -113,7 +113,7 @@ def _mentions(model: Path, name: str) -> bool:
 
 
 def _digest(tensors: Sequence[Placed]) -> str:
-    """What tells contents of data files apart."""
+    """The digest that tells contents of data files apart."""
     found = hashlib.blake2b(digest_size=_DIGEST)
     for placed in tensors:
         found.update(f"{placed.offset} {placed.tensor.nbytes}\n".encode())

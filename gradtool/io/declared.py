@@ -1,4 +1,4 @@
-"""What a file declares: types hold, sizes are hints, and inference decides."""
+"""Declarations of a file: types hold, sizes are hints, and inference decides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Declared = tuple[tuple[ir.Value, ir.DataType | None, ir.Shape | None], ...]
 
 
 def open_sizes(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Leave open, in place, the declared sizes that are no sizes; returns a line for each input.
+    """Leave invalid declared sizes open, in place; returns a line for each input.
 
     Exporters write -1 for a size that is not known, and 0 for that of an empty example: an input's
     0 is open as well, but in a file of ours, where somebody gave it.
@@ -75,9 +75,9 @@ def _type(value: onnx.ValueInfoProto) -> tuple[ir.TypeProtocol | None, ir.Shape 
 
 
 def collect(model: ir.Model) -> Declared:
-    """What the file says of the values that nodes write; inference replaces it.
+    """The file's declarations of the results of nodes; inference replaces them.
 
-    Not the shapes of what a branch returns: TorchScript declares those of the other branch.
+    Not the shapes of a branch's results: TorchScript declares those of the other branch.
     """
     returned = {value for branch in _branches(model) for value in branch.outputs}
     return tuple(

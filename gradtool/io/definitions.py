@@ -20,7 +20,7 @@ Keep = Callable[[str, str, int], bool]
 
 
 def expand_definitions(model: ir.Model, keep: Keep) -> bool:
-    """Replace the operators that `keep(domain, name, version)` refuses and ONNX defines.
+    """Replace operators refused by `keep(domain, name, version)` and defined by ONNX.
 
     Definitions may depend on the types of the inputs, so types are inferred first. Returns
     whether there were any.
@@ -59,7 +59,7 @@ def _version(model: ir.Model, node: ir.Node) -> int:
 
 
 def _schema(model: ir.Model, node: ir.Node) -> Any:
-    """The schema of an operator that has a definition."""
+    """The schema of an operator with a definition."""
     try:
         schema: Any = defs.get_schema(node.op_type, _version(model, node), node.domain)
     except defs.SchemaError:

@@ -1,4 +1,4 @@
-"""Sizes that the file leaves open: their names, and giving them values."""
+"""Open sizes of a file: their names, and giving them values."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def symbols(model: ir.Model) -> list[str]:
 
 
 def require_sizes(model: ir.Model, known: Collection[str] = ()) -> None:
-    """Refuse a model of which sizes are open that are not `known`.
+    """Refuse a model with open sizes other than `known` ones.
 
     Raises:
-        OpenSizes: with what gives them.
+        OpenSizes: with the flags that give them.
     """
     missing = [name for name in symbols(model) if name not in known]
     inferred = filter(deciding.is_inferred, missing)
@@ -83,7 +83,7 @@ def require_sizes(model: ir.Model, known: Collection[str] = ()) -> None:
 
 
 def check_count(model: ir.Model, limits: Limits) -> None:
-    """Refuse a model that leaves more sizes open than can be reckoned with.
+    """Refuse a model with too many open sizes to reckon with.
 
     Raises:
         ModelError: with some of them.
@@ -129,7 +129,7 @@ def bind(
 
 
 def _inputs(model: ir.Model) -> Iterator[ir.Value]:
-    """The inputs that a caller gives: those without a default."""
+    """The inputs given by a caller: those without a default."""
     return (value for value in model.graph.inputs if value.const_value is None)
 
 
@@ -163,7 +163,7 @@ def _choices(what: str, name: str, known: Sequence[str]) -> str:
 
 
 def _known(value: ir.Value, sizes: Sequence[int]) -> Iterator[Known]:
-    """What the shape of an input that is given in whole tells of its symbols."""
+    """The symbols told by the shape given for a whole input."""
     where = f"--shape {value.name}"
     if value.shape is None:
         value.shape = ir.Shape(sizes)
@@ -226,13 +226,13 @@ def _evaluate(
 
 
 def safe_name(text: str) -> str:
-    """A symbol that stands for any text: letters, digits and underscores, a letter first."""
+    """A symbol for any text: letters, digits and underscores, a letter first."""
     name = re.sub(r"\W+", "_", text)[: DEFAULT.symbol_length]
     return name if _NAME.fullmatch(name) else f"dim_{name}"
 
 
 def tidy(model: onnx.ModelProto, limits: Limits = DEFAULT) -> None:
-    """Make every symbol one that can be computed with, and name the sizes that have no name.
+    """Make every symbol computable, and name nameless sizes.
 
     A symbol is any text in ONNX. One that is neither a name nor a simple expression of names is
     renamed everywhere (`9**9**9` must stay a name); one without a letter (`?`) names nothing.
@@ -265,7 +265,7 @@ def _is_usable(text: str, limits: Limits) -> bool:
 
 
 def _settle_expressions(model: onnx.ModelProto) -> tuple[set[str], set[str]]:
-    """Write sizes of inputs that are expressions as they can be computed with.
+    """Write expressions among sizes of inputs in computable form.
 
     Returns those expressions, and the texts that only look like one: where no size of an input
     tells the symbols in it, the text is a name (`batch-size`).
@@ -283,7 +283,7 @@ def _settle_expressions(model: onnx.ModelProto) -> tuple[set[str], set[str]]:
 
 
 def _told(written: Sequence[Any], plain: set[str]) -> set[str]:
-    """The symbols that sizes tell: those that are one, and those that follow, as N of `2*N`."""
+    """The symbols told by sizes: those that are one, and those that follow, as N of `2*N`."""
     told, before = set(plain), -1
     while len(told) > before:
         before = len(told)

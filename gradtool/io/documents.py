@@ -38,7 +38,7 @@ def read_document(
         raise UsageError(f"{path}: is nested too deeply") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: is no JSON: {error}") from error
-    except ValueError as error:  # what int() says of more digits than it takes
+    except ValueError as error:  # by int(), of too many digits
         raise UsageError(f"{path}: is no JSON to be read: a number has too many digits") from error
     if not isinstance(document, dict):
         raise UsageError(f"{path}: is no JSON object")
@@ -81,5 +81,5 @@ def is_number(found: object) -> TypeGuard[float]:
 
 
 def is_whole(found: object) -> TypeGuard[int]:
-    """Whether a JSON value is a whole number that fits 64 bits."""
+    """Whether a JSON value is a whole number of 64 bits."""
     return isinstance(found, int) and is_number(found)

@@ -1,9 +1,9 @@
-"""Sizes of inputs that nodes decide: what a product contracts, a concatenation joins, and the like.
+"""Equations of input sizes by nodes: of a product's contraction, a concatenation, and the like.
 
     x[b, k] @ w[8, 3]               k = 8
     concat(past[c, p, d], z[b, s, 4], axis=1)    c = b, d = 4
 
-A file may call unlike sizes alike, which runtimes do not mind: an axis is what its own nodes say.
+A file may call unlike sizes alike, which runtimes do not mind: an axis is decided by its own nodes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Found = dict[str, tuple[Dim, ir.Node]]
 
 
 def settle(model: ir.Model) -> tuple[str, ...]:
-    """Give sizes of inputs what nodes decide, in place; returns a line for each.
+    """Set sizes of inputs decided by nodes, in place; returns a line for each.
 
-    Shapes must have been inferred, and are again where anything was found.  `model.meta` notes the
-    axes of inputs that became numbers.
+    Shapes must have been inferred, and are again if any is set.  `model.meta` notes the axes of
+    inputs that became numbers.
     """
     said: dict[str, None] = {}
     declared = {v: list(v.shape) for v in model.graph.inputs if v.shape is not None}
@@ -63,7 +63,7 @@ def settle(model: ir.Model) -> tuple[str, ...]:
 
 
 def _inferred(model: ir.Model, before: Mapping[ir.Value, ir.Shape | None]) -> Found:
-    """What nodes decide next; nothing where inputs cannot be what was found, as they were then."""
+    """The next decisions of nodes; none if inputs then are invalid, which are restored."""
     try:
         infer(model)
     except ModelError:
@@ -75,10 +75,10 @@ def _inferred(model: ir.Model, before: Mapping[ir.Value, ir.Shape | None]) -> Fo
 
 
 def _found(model: ir.Model) -> Found:
-    """What is decided by one node each: a number, or a symbol of an earlier input."""
+    """The sizes decided by one node each: a number, or a symbol of an earlier input."""
     order = {name: n for n, name in enumerate(_counted(model))}
     found: Found = {}
-    for node in model.graph:  # what is inside others may never run
+    for node in model.graph:  # inner nodes may never run
         rule = None if node.domain else _RULES.get(node.op_type)
         if rule is None or all(_is_static(value) for value in node.inputs):
             continue
@@ -101,7 +101,7 @@ def _counted(model: ir.Model) -> Counter[str]:
 
 
 def _solved(a: Dim, b: Dim, order: Mapping[str, int]) -> tuple[str | None, Dim]:
-    """The symbol of an input that an equation decides, and what it is."""
+    """The symbol of an input decided by an equation, and its value."""
     nothing = None, 0
     if isinstance(a, int) and isinstance(b, int):
         return nothing
@@ -118,7 +118,7 @@ def _solved(a: Dim, b: Dim, order: Mapping[str, int]) -> tuple[str | None, Dim]:
 
 
 def _linear(dim: ir.SymbolicDim, size: int, order: Mapping[str, int]) -> tuple[str | None, Dim]:
-    """The one symbol of a size such as `2*n + 1` where that size is known."""
+    """The one symbol of a size such as `2*n + 1`, and its value for a known size."""
     names = dim.free_symbols()
     if len(names) != 1:
         return None, 0
@@ -131,7 +131,7 @@ def _linear(dim: ir.SymbolicDim, size: int, order: Mapping[str, int]) -> tuple[s
 
 
 def _taken_apart(model: ir.Model, found: Found) -> dict[str, str]:
-    """Give each axis of a decided symbol that others have too a name of its own; by name, that."""
+    """Split decided symbols shared by several axes into one for each; by new name, the old."""
     counts = _counted(model)
     taken, apart = set(counts), {}
     for value in model.graph.inputs:
@@ -243,7 +243,7 @@ def _is_fed(value: ir.Value | None) -> bool:
 
 
 def _reshape(node: ir.Node, shapes: Shapes) -> Iterator[Pair]:
-    """As many elements before and after, where no size is what is left over."""
+    """As many elements before and after, if no size is the -1 of the target."""
     x, target, y = shapes[0], static_operands.constant(node, 1), node.outputs[0].shape
     if not x or target is None or y is None or (target == -1).any():
         return

@@ -20,7 +20,7 @@ _HIGHEST_POWER = 4
 
 
 def parse(text: str) -> sympy.Expr | None:
-    """The expression of a text in names and whole numbers, rounded down where it is rounded.
+    """The expression of a text in names and whole numbers, with its rounding.
 
     None if it is none, or larger than sizes are: a file may hold any text there.
     """

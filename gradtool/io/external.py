@@ -24,7 +24,7 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Reference:
-    """Where a tensor's bytes are said to lie; `offset` and `length` in bytes."""
+    """The declared place of a tensor's bytes; `offset` and `length` in bytes."""
 
     location: str
     offset: int
@@ -117,7 +117,7 @@ class Folder:
 
 
 def of_program(tensor: ir.ExternalTensor) -> FileTensor:
-    """An external tensor of a model that a program holds: one of ours, whoever made it.
+    """An external tensor of a model in memory: one of ours, whoever made it.
 
     Raises:
         ModelError: its file lies outside the folder that it names, or is not a regular file.

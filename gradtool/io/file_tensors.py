@@ -1,7 +1,7 @@
-"""Tensors whose bytes lie in a file: they are read when somebody looks at them, and never mapped.
+"""Tensors whose bytes lie in a file: read when somebody looks at them, and never mapped.
 
-Who looks at a mapped file behind an end that has moved is killed (SIGBUS); here a read comes up
-short.  Only what is small is kept: what is large is read again where nobody holds it.
+A reader of a mapped file behind an end that has moved is killed (SIGBUS); here a read comes up
+short.  Only small tensors are kept: large ones are read again where nobody holds them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gradtool.errors import MissingData, UsageError
 from gradtool.graph import walk
 from gradtool.io.stored import StoredFile
 
-SMALL = 1 << 16  # bytes of a tensor that is kept once it was read
+SMALL = 1 << 16  # bytes of a tensor kept once read
 CHUNK = 1 << 26  # bytes that are copied at once
 
 
@@ -39,7 +39,7 @@ class DataFile:
         return self.identity[2]
 
     def unchanged(self) -> bool:
-        """Whether the path still leads to the file that was seen at load time."""
+        """Whether the path still leads to the file seen at load time."""
         try:
             return identity(self.path.stat()) == self.identity
         except OSError:
@@ -70,12 +70,12 @@ class DataFile:
 
 
 def identity(status: os.stat_result) -> tuple[int, int, int, int]:
-    """What tells whether a file is still the same one, with the same content."""
+    """The identity of a file and its content."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class FileTensor(ir.ExternalTensor):
-    """An external tensor that is read and not mapped; `file` is None where it is absent."""
+    """An external tensor, read and not mapped; `file` is None if it is absent."""
 
     __slots__ = ("_held", "file")
 
@@ -96,7 +96,7 @@ class FileTensor(ir.ExternalTensor):
 
     @property
     def absent(self) -> bool:
-        """Whether the model was loaded without the file that holds the bytes."""
+        """Whether the model was loaded without the file of the bytes."""
         return self.file is None and self.size > 0
 
     def pieces(self, most: int = CHUNK) -> Iterator[memoryview]:
@@ -165,7 +165,7 @@ class FileTensor(ir.ExternalTensor):
 
 
 def attach(model: ir.Model, find: Callable[[str, str], DataFile | None]) -> None:
-    """Give every external tensor the file that `find(location, where)` finds."""
+    """Give every external tensor the file found by `find(location, where)`."""
 
     def found(tensor: ir.ExternalTensor) -> FileTensor:
         location = os.fspath(tensor.location)

@@ -78,7 +78,7 @@ def _link(there: Path, here: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Let all that is in a folder reach the disk."""
+    """Sync all files of a folder to the disk."""
     for each in sorted(folder.rglob("*")):
         if each.is_file() and not each.is_symlink():
             with each.open("rb") as file:
@@ -89,7 +89,7 @@ def _sync(folder: Path) -> None:
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files into a folder, made where there is none: all or none, whenever it is looked at.
+    """Write files into a folder, made if there is none: all or none, whenever it is looked at.
 
     Where the system cannot exchange two folders, each file by itself is the old or the new one.
 
@@ -115,7 +115,7 @@ def _make(folder: Path) -> None:
 
 
 def _replaced(folder: Path, files: Mapping[str, bytes]) -> bool:
-    """Put a folder with the files, and all else that is there, into its place."""
+    """Replace a folder by one with the files, and all its other ones."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with staging(folder.parent) as stage:

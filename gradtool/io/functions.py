@@ -15,7 +15,7 @@ from gradtool.graph.limits import DEFAULT, Limits
 def inline_functions(
     model: ir.Model, keep: Callable[[str, str], bool], limits: Limits = DEFAULT
 ) -> None:
-    """Replace every call of a local function by its body, except where `keep(domain, name)`.
+    """Replace every call of a local function by its body, unless `keep(domain, name)`.
 
     Functions that nothing calls any more are dropped. The outputs of a call keep their names.
 
@@ -116,7 +116,7 @@ def _give_attributes(body: ir.Function, call: ir.Node) -> None:
 
 
 class _Names:
-    """Names of values and nodes that are free, found in constant time."""
+    """Free names of values and nodes, found in constant time."""
 
     def __init__(self, model: ir.Model) -> None:
         self.taken: set[str] = set()
@@ -139,7 +139,7 @@ class _Names:
         return candidate
 
     def rename(self, nodes: Iterable[ir.Node], call: str | None) -> None:
-        """Give new names to the nodes of a body and to all that they define."""
+        """Give new names to the nodes of a body and to all their definitions."""
         for top in nodes:
             for node in (top, *_nested(top)):
                 node.name = self.free(f"{call or ''}/{node.name or node.op_type}".lstrip("/"))

@@ -1,4 +1,4 @@
-"""Which tensors of a model are written beside it, and where in the data file each lies."""
+"""Layout of a model's data file: the tensors in it, and their offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradtool.io.zeros import Zeros
 
 Where = Literal["auto", "always", "never"]
 
-# Bytes. A protobuf ends at 2 GiB; what is left is for the graph itself.
+# Bytes. A protobuf ends at 2 GiB; the rest is for the graph itself.
 LARGEST_INLINE = 1_932_735_283
 # Runtimes want the values of small tensors at hand to infer shapes.
 SMALLEST_EXTERNAL = 1024
@@ -73,7 +73,7 @@ def inline(slots: Iterable[Slot]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """A place in a model that holds a tensor, and what puts another one there."""
+    """A place of a tensor in a model, and the setter of another one there."""
 
     tensor: ir.TensorProtocol
     name: str
@@ -86,7 +86,7 @@ class Slot:
 
 
 def slots_of(model: ir.Model) -> list[Slot]:
-    """All initializers of a model, and the attributes that lie in a file beside it."""
+    """All initializers of a model, and its attributes in a file beside it."""
     found = [
         Slot(value.const_value, name, partial(setattr, value, "const_value"))
         for graph in walk.graphs(model.graph)
@@ -116,7 +116,7 @@ def _absent(tensor: ir.TensorProtocol) -> bool:
 
 
 def _is_replaced(tensor: ir.TensorProtocol, target: Path) -> bool:
-    """Whether a tensor lies in the data file of the model that is written over."""
+    """Whether a tensor lies in the data file of the model to be overwritten."""
     file = tensor.file if isinstance(tensor, FileTensor) else None
     return file is not None and is_data_of(file.path, target)
 
@@ -145,7 +145,7 @@ def _has_data_file(slots: Sequence[Slot]) -> bool:
 
 
 def _places(slots: list[Slot]) -> Iterator[tuple[Slot, int]]:
-    """Where the slots' tensors start, one after the other, large ones at the start of a page.
+    """The offsets of the slots' tensors, one after the other, large ones at the start of a page.
 
     Zeros come last, all in one place.
     """

@@ -1,4 +1,4 @@
-"""What onnx's converter leaves as it was although its meaning changed: put right beforehand.
+"""Repair of old operators that onnx's converter keeps although their meaning changed.
 
 PRelu below 7    a vector of slopes belongs to the channels, not to the last axis
 Scan of 8        leading batch axis, which later ones don't have
@@ -13,7 +13,7 @@ from gradtool.errors import ModelError
 
 
 def repair(model: onnx.ModelProto, version: int) -> None:
-    """Rewrite in place what `version` means otherwise than those that follow.
+    """Rewrite in place the operators of `version` with another meaning since.
 
     Raises:
         ModelError: it cannot be said otherwise.
@@ -56,7 +56,7 @@ def _ranks(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def _scans(graph: onnx.GraphProto) -> None:
-    """A Scan over the batch, each turn of which is the Scan over the sequence.
+    """Replace a Scan of 8 by one over the batch, each turn a Scan over the sequence.
 
     The converter takes away the empty first input of both.
     """

@@ -1,4 +1,4 @@
-"""How many numbers an operator reads: one, one for each axis, or one for each output."""
+"""Lengths of operands: one number, one for each axis, or one for each output."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Count = Callable[[ir.Node], int | None]
 
 
 def broken(node: ir.Node) -> str | None:
-    """Why an input of a node holds too few or too many numbers; None where that is not known.
+    """The reason why an input of a node has too few or too many numbers; None if unknown.
 
-    What is read as a vector is no matrix.
+    An operand read as a vector is no matrix.
     """
     for slot in VECTORS.get(node.op_type, ()):
         value = node.inputs[slot] if slot < len(node.inputs) else None
@@ -50,14 +50,14 @@ def _rank(node: ir.Node) -> int | None:
 
 
 def _axes(node: ir.Node) -> int | None:
-    """The number of axes that are named, in an attribute or an input, or of all."""
+    """The number of axes named in an attribute or an input, or of all."""
     if "axes" in node.attributes:
         return len(node.attributes["axes"].as_ints())
     return _rank(node)
 
 
 def _padded(node: ir.Node) -> int | None:
-    """A number before and one behind for each axis that is named in an input, or for all."""
+    """A number before and one behind for each axis named in an input, or for all."""
     axes = node.inputs[3] if len(node.inputs) > 3 else None
     if axes is None:
         rank = _rank(node)

@@ -1,4 +1,4 @@
-"""Pointers that Git LFS leaves in the place of large files until they are fetched.
+"""Pointers of Git LFS in the place of large files until they are fetched.
 
 Source: git-lfs, docs/spec.md: a pointer is text of less than 1024 bytes that begins with its
 version.

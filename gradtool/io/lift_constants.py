@@ -1,4 +1,4 @@
-"""Where the weights of a file lie: initializers and Constant nodes, of every graph and function.
+"""Lifting of a file's weights: initializers and Constant nodes, of every graph and function.
 
 Loading makes initializers of the main graph of them all, so that nothing else has to know.  Each
 goes by the name of its value, or by one made of it where the file has another value so called; the
@@ -32,17 +32,17 @@ class StoredTensor:
 
     @property
     def local(self) -> str:
-        """What nodes call it where it lies."""
+        """Its name among the nodes beside it."""
         return _local(self.held)
 
     def tensor(self) -> onnx.TensorProto:
-        """What it holds, dense."""
+        """Its content, dense."""
         if isinstance(self.held, onnx.TensorProto):
             return self.held
         return literals.tensor(self.held.attribute[0])
 
     def put(self, tensor: onnx.TensorProto) -> None:
-        """Let it hold other numbers, in the form that it has."""
+        """Store other numbers, in the same form."""
         if isinstance(self.held, onnx.TensorProto):
             literals.fill(self.held, tensor)
         else:
@@ -51,7 +51,7 @@ class StoredTensor:
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """A graph or a body, the function that it is of, if it is of one, and the tensors it has."""
+    """A graph or a body, its function, if there is one, and its tensors."""
 
     body: Body
     function: onnx.FunctionProto | None
@@ -75,7 +75,7 @@ def scopes(model: onnx.ModelProto) -> list[Scope]:
 
 
 def stored_tensors(model: onnx.ModelProto) -> dict[str, StoredTensor]:
-    """Every tensor of a model by the name that is its own."""
+    """Every tensor of a model by its own name."""
     return {each.name: each for scope in scopes(model) for each in scope.tensors}
 
 
@@ -128,7 +128,7 @@ def _local(held: onnx.TensorProto | onnx.NodeProto) -> str:
 
 
 def _movable(body: Body, *, main: bool) -> Iterator[onnx.TensorProto | onnx.NodeProto]:
-    """The tensors of a body that are lifted: its floats; of the main graph all.
+    """The tensors of a body to lift: its floats; of the main graph all.
 
     Integers and truth values of a body are its own sizes, counts and conditions.
     """
@@ -151,10 +151,10 @@ def _is_float(kind: int) -> bool:
 
 
 class _Names:
-    """Names that are free in a whole model."""
+    """Names free in a whole model."""
 
     def __init__(self, found: Iterable[tuple[Scope, Sequence[Any]]]) -> None:
-        self._others: set[str] = set()  # of what is not moved
+        self._others: set[str] = set()  # of tensors that stay
         self._taken: set[str] = set()
         for scope, held in found:
             defined = set(_defined(scope.body))
@@ -163,18 +163,18 @@ class _Names:
         self._used: set[str] = set()
 
     def of(self, hint: str) -> str:
-        """`hint` itself where nothing else is so called, else `hint_1` and so on."""
+        """`hint` itself if it is free, else `hint_1` and so on."""
         if hint not in self._others and hint not in self._used:
             self._used.add(hint)
             return hint
         return self.free(hint)
 
     def take(self, names: Iterable[str]) -> None:
-        """Note names that are given."""
+        """Note given names."""
         self._taken.update(names)
 
     def free(self, hint: str) -> str:
-        """The first of `hint_1`, `hint_2` and so on that the model has not."""
+        """The first of `hint_1`, `hint_2` and so on not in the model."""
         number = 1
         while (name := f"{hint}_{number}") in self._taken:
             number += 1
@@ -183,7 +183,7 @@ class _Names:
 
 
 def _defined(body: Body) -> Iterator[str]:
-    """The names that a body defines by itself."""
+    """The names defined by a body itself."""
     if isinstance(body, onnx.FunctionProto):
         yield from body.input
     else:
@@ -198,7 +198,7 @@ def _note(
     lifted: Mapping[str, onnx.TensorProto],
     notes: Mapping[str, Sequence[onnx.StringStringEntryProto]],
 ) -> None:
-    """Keep what an exporter notes of values, and which are lone numbers of Constant nodes."""
+    """Keep an exporter's notes on values, and marks of lone numbers of Constant nodes."""
     there = {value.name: value for value in graph.value_info}
     for name, tensor in lifted.items():
         if not notes[name]:
@@ -241,7 +241,7 @@ def _replace(field: Any, kept: Sequence[Any]) -> None:
 
 
 def _rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
-    """Let nodes read other values, those of bodies too where these have no such value."""
+    """Rename reads of nodes, those of bodies too unless these have such a value."""
     if not names:
         return
     for node in nodes:
@@ -263,7 +263,7 @@ def _called(node: onnx.NodeProto) -> Key:
 
 
 def _give(model: onnx.ModelProto, given: dict[Key, list[str]]) -> set[str]:
-    """Let functions take tensors, of their own and of what they call, and calls give them.
+    """Let functions take tensors, of their own and of their callees, and calls give them.
 
     Returns the names of those that are given by calls outside of functions.
     """
@@ -282,7 +282,7 @@ def _give(model: onnx.ModelProto, given: dict[Key, list[str]]) -> set[str]:
 def _add_inputs(
     node: onnx.NodeProto, formals: Mapping[Key, int], given: Mapping[Key, list[str]]
 ) -> list[str]:
-    """The tensors that a node gives to the function that it calls, if it calls one."""
+    """The tensors that a node gives to the function it calls, if it calls one."""
     key = _called(node)
     more = given.get(key, []) if key in formals else []
     if more:
@@ -292,7 +292,7 @@ def _add_inputs(
 
 
 def _callees_first(functions: Mapping[Key, onnx.FunctionProto]) -> list[Key]:
-    """Functions in an order in which each comes after all that it calls."""
+    """Functions in an order with each after all its callees."""
     done: dict[Key, None] = {}
     waiting = list(functions)
     while waiting:

@@ -1,4 +1,4 @@
-"""The value of a Constant node as a tensor, in each of the forms that its attribute may have."""
+"""The value of a Constant node as a tensor, in each of the possible forms of its attribute."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def element_type(node: onnx.NodeProto) -> int | None:
 
 
 def tensor(attribute: onnx.AttributeProto) -> onnx.TensorProto:
-    """What an attribute holds, dense; the message itself where it is that."""
+    """The content of an attribute, dense; a message of a tensor is returned itself."""
     if attribute.name == "value":
         return attribute.t
     if attribute.name == "sparse_value":
@@ -69,7 +69,7 @@ def put(attribute: onnx.AttributeProto, new: onnx.TensorProto) -> None:
 
 
 def fill(held: onnx.TensorProto, new: onnx.TensorProto) -> None:
-    """Let a tensor hold what another one does; its own name and notes stay."""
+    """Copy the content of a tensor into another one; its own name and notes stay."""
     for field in _DATA:
         held.ClearField(field)
         value = getattr(new, field)
@@ -112,7 +112,7 @@ def check(sparse: onnx.SparseTensorProto, where: str, limits: Limits) -> None:
 
 
 def _positions(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
-    """Where values lie in the flat tensor."""
+    """The positions of values in the flat tensor."""
     indices = numpy_helper.to_array(sparse.indices)
     if indices.ndim == 1:
         return indices
@@ -120,7 +120,7 @@ def _positions(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
 
 
 def _put_sparse(sparse: onnx.SparseTensorProto, flat: np.ndarray[Any, Any]) -> None:
-    """Numbers where there are some now, or were before."""
+    """Store the nonzero numbers, and those stored before."""
     wide = flat.astype(np.float64) if flat.dtype.kind not in "fiub" else flat
     there = (wide != 0) | np.signbit(wide) if wide.dtype.kind == "f" else wide != 0
     there[_positions(sparse)] = True

@@ -1,4 +1,4 @@
-"""A model file to an `ir.Model` that every later room can trust: checked, typed and shaped."""
+"""A model file to an `ir.Model` for every later room to trust: checked, typed and shaped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _keep_none(domain: str, name: str) -> bool:  # noqa: ARG001 - the signature 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """How a model is loaded: its sizes and values, its opset, and what is done meanwhile."""
+    """The options of loading a model: its sizes and values, its opset, and rewrites meanwhile."""
 
     dims: Mapping[str, int] | None = None
     shapes: Mapping[str, Sequence[int]] | None = None
@@ -129,7 +129,7 @@ def _inferred(model: ir.Model, said: declared.Declared, limits: Limits) -> tuple
 
 
 def _target(version: int, opset: int | None) -> int:
-    """The opset that a model of a version gets.
+    """The target opset of a model of a version.
 
     Raises:
         UsageError: another one is asked for, and it is too low.
@@ -141,7 +141,7 @@ def _target(version: int, opset: int | None) -> int:
 
 
 def from_proto(proto: onnx.ModelProto) -> ir.Model:
-    """A model that a program holds in memory, with its opset raised and its functions inlined.
+    """A model in memory, with its opset raised and its functions inlined.
 
     It may hold what files for training may not, and its types and shapes are not inferred yet.
 
@@ -163,9 +163,9 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
 
 
 def _believe_tensors(proto: onnx.ModelProto) -> None:
-    """Let initializers and inputs say what they are, whatever is said of them a second time.
+    """Let initializers and inputs declare themselves, against any second declaration.
 
-    What an exporter notes about an initializer stays.
+    An exporter's notes on an initializer stay.
     """
     for graph in walk.graphs(proto.graph):
         inputs = {value.name for value in graph.input}

@@ -1,4 +1,4 @@
-"""Tensors put where they belong in a file that has none of their names."""
+"""Tensors put into their places in a file that has none of their names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradtool.io import walk
 
 
 def node_of(model: onnx.ModelProto, location: Location) -> onnx.NodeProto | None:
-    """The node that a tensor belongs to; None where there is none such, or no telling which."""
+    """The node of a tensor; None if there is none such, or no telling which."""
     nodes = [n for n in walk.nodes(model.graph.node) if location.node in n.output and location.node]
     if len(nodes) != 1:
         return None
@@ -24,7 +24,7 @@ def node_of(model: onnx.ModelProto, location: Location) -> onnx.NodeProto | None
 
 
 def put(model: onnx.ModelProto, name: str, location: Location, array: np.ndarray[Any, Any]) -> bool:
-    """Put an array where it belongs; whether there is such a place."""
+    """Put an array into its place; whether there is such a place."""
     node = node_of(model, location)
     if node is None:
         return False

@@ -1,4 +1,4 @@
-"""Arrays of `.npy` and `.npz` files, which are held against what they are before any is made.
+"""Arrays of `.npy` and `.npz` files, checked against their headers before any is made.
 
 Source: the format of `numpy.lib.format`, versions 1 to 3.  Unlike numpy's reader, this one computes
 nothing of a header, knows no objects, and takes of an archive members that numpy writes.
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 MAGIC = b"\x93NUMPY"
 SUFFIX = ".npy"
 _ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")
-_MOST_HEADER = 1 << 16  # bytes: what is longer describes structures
+_MOST_HEADER = 1 << 16  # bytes: longer ones describe structures
 _MOST_AXES = 32
 _MOST_BYTES = 1 << 62
 _CHUNK = 1 << 20
@@ -50,7 +50,7 @@ _RAISED = (
 
 @dataclass(frozen=True)
 class Header:
-    """What a `.npy` file says of its array, whose bytes begin at `start`."""
+    """The header of a `.npy` file, whose array begins at `start`."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -86,7 +86,7 @@ def read(path: Path, most: int | None = None) -> dict[str, Array]:
 
 
 def stored(path: Path) -> Stored:
-    """The array of an `.npy` file, of which is read what is asked for.
+    """The array of an `.npy` file, read on demand.
 
     Raises:
         UsageError: the file is none, or is not what it says it is.
@@ -126,7 +126,7 @@ def _members(file: IO[bytes], most: int | None) -> Iterator[tuple[str, Array]]:
 
 
 def _name(member: zipfile.ZipInfo) -> str:
-    """What a member is called, if it is one that numpy writes."""
+    """The name of a member, if it is one written by numpy."""
     name = member.filename
     if not name.endswith(SUFFIX) or ".." in re.split(r"[/\\]", name):
         raise ValueError(f"its member {name!r} is no array")
@@ -147,7 +147,7 @@ def _require_room(headers: dict[str, Header], most: int | None) -> None:
 
 
 def _header(file: IO[bytes], size: int) -> Header:
-    """The header of an array in a file of `size` bytes, which has its array and nothing else."""
+    """The header of an array in a file of `size` bytes with nothing behind the array."""
     begin = file.read(len(MAGIC) + 2)
     if begin[: len(MAGIC)] != MAGIC or len(begin) < len(MAGIC) + 2:
         raise ValueError("it begins otherwise")
@@ -187,13 +187,13 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _described(fields: dict[str, str]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
-    """The type, the shape and the order that a header gives to an array."""
+    """The type, the shape and the order of an array by its header."""
     order, shape = fields["fortran_order"], _shape(fields["shape"])
     if order not in ("True", "False"):
         raise ValueError("its header describes no array")
     try:
         dtype = np.dtype(fields["descr"][1:-1])
-    except Exception as error:  # numpy raises what it likes of a type that is none of its own
+    except Exception as error:  # numpy raises anything on a foreign type
         raise ValueError(f"its type {fields['descr']} is unknown") from error
     if dtype.kind in _NO_NUMBERS:
         raise ValueError(f"it {_NO_NUMBERS[dtype.kind]}")
@@ -217,7 +217,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _array(file: IO[bytes], header: Header) -> Array:
-    """The array that follows in a file, read a piece at a time."""
+    """The next array of a file, read a piece at a time."""
     flat = np.empty(prod(header.shape), header.dtype)
     if header.nbytes:
         view, done = memoryview(flat.view(np.uint8)), 0  # type: ignore[arg-type]

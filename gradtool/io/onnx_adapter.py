@@ -1,4 +1,4 @@
-"""Files of adapters that stock onnxruntime loads (`.onnx_adapter`): tensors by name.
+"""Adapter files of stock onnxruntime (`.onnx_adapter`): tensors by name.
 
 They are flatbuffers, written here by hand: onnxruntime, which has a writer too, is no dependency of
 ours, and its order of tensors is that of a hash table.
@@ -25,7 +25,7 @@ _FORMAT, _ADAPTER, _MODEL = 1, 1, 1  # versions
 _LARGEST = 1 << 31  # bytes of a flatbuffer
 _ALIGNED = 8  # bytes: sizes are int64, and data asks for as much
 
-# Sizes of fields: what the two tables are called in the schema, and where their fields lie.
+# Sizes of fields: the names of the two tables in the schema, and the offsets of their fields.
 _ADAPTER_TABLE = struct.Struct("<iiiiI")  # to the vtable, three versions, to the parameters
 _ADAPTER_FIELDS = (4, 8, 12, 16)
 _PARAMETER_TABLE = struct.Struct("<iIIiI")  # to the vtable, to name, to dims, type, to the data

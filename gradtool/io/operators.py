@@ -44,7 +44,7 @@ Functions = Mapping[tuple[str, str, str], onnx.FunctionProto]
 
 
 def is_standard(domain: str, name: str) -> bool:
-    """Whether ONNX itself defines an operator of that name."""
+    """Whether ONNX itself defines an operator of the name."""
     return domain in _DOMAINS_WITH_SCHEMAS and _newest(domain, name) is not None
 
 
@@ -121,7 +121,7 @@ def _check_call(node: onnx.NodeProto, function: onnx.FunctionProto) -> None:
 
 
 def _check_attributes(node: onnx.NodeProto, *, in_function: bool) -> None:
-    """What holds whatever the operator is: one value each, of the type it says."""
+    """Check the attributes of any operator: one value each, of its declared type."""
     seen: set[str] = set()
     is_literal = node.op_type == "Constant" and not walk.domain_of(node)
     for attribute in node.attribute:
@@ -195,7 +195,7 @@ def _check_arity(node: onnx.NodeProto, schema: _Schema) -> None:
 
 
 class _Schema:
-    """What of an operator schema is looked at, in plain Python: reading it natively is slow."""
+    """The relevant part of an operator schema, in plain Python: reading it natively is slow."""
 
     def __init__(self, schema: defs.OpSchema) -> None:
         single = defs.OpSchema.FormalParameterOption.Single

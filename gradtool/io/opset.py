@@ -14,7 +14,7 @@ from gradtool.io import adapters, legacy, walk
 from gradtool.io.functions import inline_functions
 
 MINIMUM = 18
-MOST = 26  # what onnxruntime 1.31 reads: nothing is raised beyond it unasked
+MOST = 26  # the highest of onnxruntime 1.31: nothing is raised beyond it unasked
 _HEAVY = 1024
 _SINGLE_FIELDS = (
     "ir_version",
@@ -38,7 +38,7 @@ sys.stdout.buffer.write(model.SerializeToString())
 
 
 def settle(model: onnx.ModelProto, before: int, version: int) -> onnx.ModelProto:
-    """A model of opset `before` at opset `version`, in forms of operators that rules know.
+    """A model of opset `before` at opset `version`, in forms of operators known to rules.
 
     Raises:
         ModelError: there is no way from its opset to that one.
@@ -156,10 +156,10 @@ def _impossible(before: int, version: int, reason: str) -> ModelError:
 def _restore(
     raised: onnx.ModelProto, model: onnx.ModelProto, weights: list[onnx.TensorProto]
 ) -> None:
-    """Give back the heavy initializers, what an exporter notes, inputs and outputs as they were.
+    """Restore the heavy initializers, an exporter's notes, inputs and outputs.
 
-    What the converter says of shapes is forgotten: Scan's lose some, and it counts windows of
-    pools that begin behind the image.
+    The converter's shapes are forgotten: Scan's lose some, and it counts windows of pools that
+    begin behind the image.
     """
     raised.graph.initializer.extend(weights)
     del raised.graph.input[:]
@@ -174,7 +174,7 @@ def _restore(
 
 
 def _note(raised: onnx.GraphProto, given: onnx.GraphProto) -> None:
-    """Give back what an exporter notes of values and nodes, which the converter forgets."""
+    """Restore an exporter's notes on values and nodes, forgotten by the converter."""
     made = {tensor.name for tensor in raised.initializer}
     made.update(name for node in raised.node for name in node.output)
     raised.value_info.extend(v for v in given.value_info if v.metadata_props and v.name in made)

@@ -42,7 +42,7 @@ Kind = tuple[np.dtype[Any], tuple[int, ...]]  # type and shape
 
 
 def source_of(meta: Mapping[str, Any]) -> Source:
-    """Where a loaded model came from.
+    """The source of a loaded model.
 
     Raises:
         UsageError: from standard input, or nobody knows.
@@ -62,7 +62,7 @@ def kind_of(value: ir.Value) -> Kind:
 
 
 class Original:
-    """The message of a model, whose tensors can be given other numbers where they lie.
+    """The message of a model, for other numbers in the places of its tensors.
 
     They go by the names that they have once the model is loaded (see `gradtool.io.lift_constants`).
     """
@@ -80,10 +80,10 @@ class Original:
         self._outside = [t for t, _ in walk.tensors(self._proto) if _is_outside(t)]
 
     def put(self, arrays: Arrays, adapters: tuple[Adapter, ...] = ()) -> list[str]:
-        """Put arrays into the tensors of their names; returns the names that the model lacks.
+        """Put arrays into the tensors of their names; returns the names missing in the model.
 
-        What `adapters` have among the arrays goes into their weights, and masters of float32 into
-        the tensors of 16 bits that they stand for.
+        Arrays of `adapters` go into their weights, and masters of float32 into the tensors of 16
+        bits that they stand for.
 
         Raises:
             UsageError: a tensor has another type or shape than its array, or a type that does not
@@ -101,7 +101,7 @@ class Original:
         return lacking
 
     def put_at(self, arrays: Arrays, places: Mapping[str, Location]) -> list[str]:
-        """Put arrays where they belong though no tensor has their names; those that have no place.
+        """Put arrays of no tensor's name into their places; returns those without a place.
 
         A statistic that the exporter took for another tensor becomes an initializer.
         """
@@ -116,7 +116,7 @@ class Original:
         adapters: tuple[Adapter, ...] = (),
         places: Mapping[str, Location] = MappingProxyType({}),
     ) -> None:
-        """Refuse a model that lacks a tensor that is to be put into it, by name, type and shape.
+        """Refuse a model without a tensor to be put into it, by name, type and shape.
 
         Raises:
             UsageError: naming it.
@@ -172,7 +172,7 @@ class Original:
         return written.path, written.size
 
     def model(self, weights: Sequence[str]) -> ir.Model:
-        """The model, of which certain weights are initializers of the main graph.
+        """The model, with certain weights as initializers of the main graph.
 
         Where they are not, all are made so, and functions replaced by their bodies.
         """
@@ -228,7 +228,7 @@ class Original:
         return not absent and holds(old, new)
 
     def _slots(self, *, every: bool) -> list[layout.Slot]:
-        """The places of tensors that lie beside, or of `every` initializer too."""
+        """The places of tensors in files beside the model, or of `every` initializer too."""
         tensors = self._outside
         if every:
             tensors = [t for graph in walk.all_graphs(self._proto) for t in graph.initializer]
@@ -246,7 +246,7 @@ class Original:
 
 
 def narrowed(name: str, new: np.ndarray[Any, Any], dtype: ir.DataType) -> np.ndarray[Any, Any]:
-    """A master of float32 in the type of 16 bits that it stands for, rounded; others as they are.
+    """A master of float32, rounded to its former type of 16 bits; others as they are.
 
     Raises:
         UsageError: a number is more than the type holds.

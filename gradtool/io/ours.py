@@ -1,4 +1,4 @@
-"""Model files that gradtool wrote, told by their metadata: they can be written again."""
+"""Model files written by gradtool, told by their metadata: they can be written again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradtool.io import contained
 
 
 def is_ours(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a model with gradients that gradtool wrote.
+    """Whether a file is a model with gradients written by gradtool.
 
     Its metadata lies in it as plain text, in the two fields of an entry of protobuf.
     """
@@ -26,7 +26,7 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
 
 
 def is_replaceable(path: str, source: str) -> bool:
-    """Whether an output may be written over what is there: a file of ours that is not read now."""
+    """Whether an output may overwrite the present file: one of ours that is not read now."""
     try:
         same = Path(path).exists() and Path(source).exists() and Path(path).samefile(source)
     except (OSError, ValueError):

@@ -54,13 +54,13 @@ Source = Path | bytes | onnx.ModelProto | ir.Model
 
 @dataclass(frozen=True)
 class Held:
-    """A model that a program holds: the bytes of a file, a message, or an `ir.Model`."""
+    """A model in memory: the bytes of a file, a message, or an `ir.Model`."""
 
     model: bytes | onnx.ModelProto | ir.Model
 
 
 def message(source: Source) -> onnx.ModelProto:
-    """A message that may be changed of a model, wherever it is.
+    """A mutable message of a model, wherever it is.
 
     Raises:
         ModelError: the file is gone, or damaged.
@@ -71,7 +71,7 @@ def message(source: Source) -> onnx.ModelProto:
 def from_anywhere(
     source: str | os.PathLike[str] | Held, limits: Limits = DEFAULT
 ) -> tuple[Path | None, onnx.ModelProto, str]:
-    """Where a model lies, its message, which may be changed, and how error messages call it."""
+    """The path of a model, its mutable message, and its name in error messages."""
     if isinstance(source, Held):
         return None, _message(source.model), "the model given"
     if source == "-":

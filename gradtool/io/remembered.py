@@ -1,11 +1,11 @@
-"""What gradtool remembers for its user, in folders of the user: never beside a model.
+"""Caches and state of gradtool in folders of its user: never beside a model.
 
-Cached plans lie in the cache folder, the last run and a secret in the state folder; where they are
-the system says, or the variables XDG_CACHE_HOME and XDG_STATE_HOME.  Both are for nobody else.
+Cached plans lie in the cache folder, the last run and a secret in the state folder; their places
+are told by the system, or by XDG_CACHE_HOME and XDG_STATE_HOME.  Both are for nobody else.
 
-An entry carries a MAC by the secret of its name and content, and its name is one of what it is
-about: whoever cannot read the secret can neither make an entry nor take one for another.  A home
-that cannot be written to has no memory, and in CI (the variable is set) nothing is remembered.
+An entry carries a MAC by the secret of its name and content, and its name is one of its subject:
+whoever cannot read the secret can neither make an entry nor take one for another.  A home that
+cannot be written to has no memory, and in CI (the variable is set) nothing is remembered.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Shelf:
         return None if secret is None else _mac(secret, b"name", self.name.encode(), content)
 
     def get(self, key: str) -> bytes | None:
-        """What was put under a key, unless somebody else made it."""
+        """The entry under a key, unless somebody else made it."""
         secret, folder = _secret(), _folder(self.kind, self.name)
         if secret is None or folder is None:
             return None
@@ -88,7 +88,7 @@ def _mac(secret: bytes, *parts: bytes) -> str:
 
 
 def _folder(kind: str, *names: str) -> Path | None:
-    """A folder of the user that nobody else may look into, made where there is none."""
+    """A private folder of the user, made if there is none."""
     import platformdirs
 
     find = {"cache": platformdirs.user_cache_path, "state": platformdirs.user_state_path}[kind]
@@ -120,7 +120,7 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _secret() -> bytes | None:
-    """The user's secret, made where there is none that only the user may read."""
+    """The user's secret, made, and readable to the user alone, if there is none."""
     folder = _folder("state")
     if folder is None:
         return None
@@ -139,7 +139,7 @@ def _secret() -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Put a file that only the user may read in the place of whatever is there."""
+    """Replace anything at a path by a file readable to the user alone."""
     beside = path.with_name(f".{secrets.token_hex(6)}")
     try:
         with open(beside, "xb", opener=_private) as file:

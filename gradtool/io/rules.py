@@ -1,7 +1,7 @@
-"""Rules of operators that schemas and shape inference leave unchecked.
+"""Rules of operators left unchecked by schemas and shape inference.
 
 Each keeps a kernel from dividing by zero or from reading outside an array. A rule looks at
-attributes, at sizes that are known, and at constants; what is not known is not judged.
+attributes, at known sizes, and at constants; unknown ones are not judged.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _split(node: ir.Node) -> str | None:
 
 
 def _reshape(node: ir.Node) -> str | None:
-    """As many elements before as after, where both are known."""
+    """As many elements before as after, if both are known."""
     x, target = static_operands.sizes(node, 0), static_operands.constant(node, 1)
     if x is None or target is None or None in x:
         return None
@@ -289,7 +289,7 @@ def _losses(node: ir.Node) -> str | None:
 
 
 def _n_grams(node: ir.Node) -> str | None:
-    """Lengths from 1 on, of which each has its place in the pool."""
+    """Lengths from 1 on, each with its place in the pool."""
     names = ("min_gram_length", "max_gram_length", "max_skip_count")
     least, most, skips = (node.attributes.get_int(name, 1) for name in names)
     counts = static_operands.ints(node, "ngram_counts")

@@ -44,13 +44,13 @@ _TYPES: Mapping[str, np.dtype[Any]] = {
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 TYPES: Mapping[str, np.dtype[Any]] = {dtype.name: dtype for dtype in _NAMES}
 
-# Each may be one that is read when its bytes are asked for.
+# Each may be read on demand.
 Arrays = Mapping[str, np.ndarray[Any, Any] | Deferred]
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """What a file holds: arrays by name, which stay in it, and texts about them."""
+    """The content of a file: arrays by name, which stay in it, and texts about them."""
 
     stored: dict[str, Stored]
     metadata: dict[str, str]
@@ -114,7 +114,7 @@ def little_endian(array: np.ndarray[Any, Any] | Deferred) -> memoryview:
 
 
 def load(path: str | os.PathLike[str], *, own: bool = False) -> Tensors:
-    """What a file holds; of its bytes is read what is asked for.
+    """The content of a file, its bytes read on demand.
 
     Its name may be our `own`: no link is followed there.
 
@@ -133,7 +133,7 @@ def load(path: str | os.PathLike[str], *, own: bool = False) -> Tensors:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A tensor and where its bytes start in the file."""
+    """A tensor and the offset of its bytes in the file."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]

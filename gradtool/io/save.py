@@ -24,7 +24,7 @@ STDOUT = "-"
 
 @dataclass(frozen=True)
 class Written:
-    """A model that is ready to be written: its outputs in order, and what they leave unused."""
+    """A model ready to be written: its outputs in order, and the files they leave unused."""
 
     path: Path
     outputs: tuple[atomic.Output, ...]
@@ -34,7 +34,7 @@ class Written:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:
-    """How models are written.
+    """The options of writing models.
 
     The model given is not changed, unless it is our `own`: `finish` is called on the copy that is
     written.  ONNX's checker must take it, and with `stock` onnxruntime too, where it is installed;
@@ -102,7 +102,7 @@ def _judge(model: ir.Model, options: WriteOptions) -> valid.Judge:
 
 
 def appear(ready: Sequence[Written], beside: Sequence[atomic.Output] = ()) -> None:
-    """Write models and what is `beside` them, of no use without the first, and their data before.
+    """Write models and outputs `beside` them, of no use without the first, and their data before.
 
     Raises:
         UsageError: the system refused, and why.
@@ -116,7 +116,7 @@ def appear(ready: Sequence[Written], beside: Sequence[atomic.Output] = ()) -> No
 def to_file(
     content: list[bytes], data: data_file.DataFile, path: str | os.PathLike[str], target: Path
 ) -> Written:
-    """What is to be written of a model, in pieces, and its data; `target` is the path, resolved."""
+    """The outputs of a model, in pieces, and its data; `target` is the path, resolved."""
     if target.suffix == TEXT_SUFFIX:
         content = [_text(content)]
     outputs = [atomic.Output(target, lambda file: file.writelines(content))]
@@ -128,7 +128,7 @@ def to_file(
 
 
 def to_stdout(content: list[bytes]) -> Written:
-    """A model of which everything is written by now."""
+    """Write a model to standard output at once."""
     sys.stdout.buffer.writelines(content)
     sys.stdout.buffer.flush()
     return Written(Path(STDOUT), (), sum(map(len, content)))
@@ -143,7 +143,7 @@ def _to_file(
 
 
 def require_stdout(external_data: layout.Where) -> None:
-    """Refuse standard output where no model can go.
+    """Refuse standard output if no model can go there.
 
     Raises:
         UsageError: it is a terminal, or weights shall lie in a file beside it.

@@ -39,7 +39,7 @@ class _Frame:
 
 @dataclass(frozen=True)
 class _Scope:
-    """What may be read here: names with their writers, outer graphs' included, and the way in.
+    """The names readable here with their writers, outer graphs' included, and the way in.
 
     Without a way in there is no outer graph, and the own names are all.
     """
@@ -49,7 +49,7 @@ class _Scope:
     frames: tuple[_Frame, ...] = ()
 
     def inside(self, where: str, frame: _Frame) -> _Scope:
-        """The scope of a graph that is an attribute of the node the frame has reached."""
+        """The scope of a graph in an attribute of the frame's current node."""
         return _Scope(where, self.names.new_child(), (*self.frames, frame))
 
     def define(self, name: str, writer: str | onnx.NodeProto) -> None:

@@ -1,7 +1,7 @@
-"""Symbols solved from sizes: what `N` is where an axis of size `2*N` is 8.
+"""Symbols solved from sizes: the `N` of an axis `2*N` of size 8.
 
 Each size narrows the one symbol of its expression that is still open to a range of whole numbers;
-sizes that rise with it are looked up by halving.  What no range of one number is found for stays
+sizes that rise with it are looked up by halving.  A symbol without a range of one number stays
 open: 5 is `floor(H/2)` of 10 and of 11.
 """
 
@@ -20,7 +20,7 @@ LARGEST = 2**40
 
 @dataclass(frozen=True)
 class Known:
-    """The size of an axis that a model writes as `dim`; `place` names its input or flag."""
+    """The size of an axis `dim` of a model; `place` names its input or flag."""
 
     place: str
     axis: int
@@ -29,7 +29,7 @@ class Known:
 
 
 def solve(sizes: Iterable[Known], given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """The symbols that sizes decide, and those given.
+    """The symbols decided by sizes, and those given.
 
     Raises:
         UsageError: two sizes contradict each other, or no symbol gives one.
@@ -112,13 +112,13 @@ def _is_positive(expr: Any) -> bool:
 
 
 def _range(expr: Any, symbol: Any, size: int) -> tuple[int, int]:
-    """The least and the largest number that give a size; the first above the second if none."""
+    """The least and the largest number for a size; the first above the second if none."""
     least = _first(lambda x: bool(expr.subs(symbol, x) >= size))
     return least, _first(lambda x: bool(expr.subs(symbol, x) > size)) - 1
 
 
 def _first(holds: Callable[[int], bool]) -> int:
-    """The least number from which on something holds, `LARGEST + 1` if there is none."""
+    """The least number from which on a condition holds, `LARGEST + 1` if there is none."""
     below, above = -1, 1
     while not holds(above):
         below, above = above, 2 * above

@@ -1,4 +1,4 @@
-"""Files that are read, which nothing that is written may replace."""
+"""Input files, which no output may replace."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require_apart(
 
 
 def _identity(path: str) -> Identity | None:
-    """What a path leads to; None where there is no regular file."""
+    """The identity of a path's file; None if it is no regular file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a path may be any text
     except (OSError, ValueError):
@@ -48,7 +48,7 @@ def _identity(path: str) -> Identity | None:
 
 
 def _files(path: str) -> Iterator[tuple[str, str]]:
-    """The files that are read with a path, and what each is."""
+    """The files read with a path, and the role of each."""
     if Path(path).is_dir():
         yield from ((str(file), f"one of the files of {path}") for file in Path(path).glob("*.npy"))
         return
@@ -59,6 +59,6 @@ def _files(path: str) -> Iterator[tuple[str, str]]:
         tensors = list(walk.tensors(read.from_file(Path(path))))
         locations = [external.reference(t, w).location for t, w in tensors if t.external_data]
     except ModelError:
-        return  # whoever opens it says what is wrong
+        return  # whoever opens it tells the error
     for location in dict.fromkeys(locations):
         yield str(Path(path).absolute().parent / location), f"the data of {path}"

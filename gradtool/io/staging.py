@@ -1,6 +1,6 @@
-"""Hidden folders in which files are made ready, beside the place where they shall appear.
+"""Hidden folders for preparing files, beside their final place.
 
-Whoever writes holds a lock on his, which ends with him: one that nobody holds was left behind by a
+A writer holds a lock on its own, which ends with it: one that nobody holds was left behind by a
 process that was killed, and the next one that writes there removes it.
 """
 
@@ -23,7 +23,7 @@ PREFIX = ".gradtool-"
 
 @contextmanager
 def staging(folder: Path) -> Iterator[Path]:
-    """A new folder inside `folder`, removed in the end with all that is still in it.
+    """A new folder inside `folder`, removed in the end with all its remaining files.
 
     Raises:
         OSError: it cannot be made.
@@ -38,7 +38,7 @@ def staging(folder: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what writers that are gone have left behind in a folder."""
+    """Remove the remains of dead writers from a folder."""
     for left in sorted(folder.glob(f"{PREFIX}*")):
         held = None if left.is_symlink() else _lock(left, wait=False)
         if held is not None:
@@ -48,7 +48,7 @@ def sweep(folder: Path) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """No other writer puts files into the folder meanwhile, where the system has locks."""
+    """Lock out other writers of the folder meanwhile, if the system has locks."""
     held = _lock(folder, wait=True)
     try:
         yield
@@ -67,7 +67,7 @@ def _new(folder: Path) -> tuple[Path, int | None]:
 
 
 def _lock(folder: Path, *, wait: bool) -> int | None:
-    """An open descriptor that holds the lock; None where it is taken, or cannot be had."""
+    """An open descriptor with the lock; None if it is taken, or cannot be had."""
     if fcntl is None:
         return None
     try:

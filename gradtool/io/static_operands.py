@@ -1,4 +1,4 @@
-"""What a node tells of its attributes and operands before anything runs."""
+"""Static knowledge of a node's attributes and operands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def operand(node: ir.Node, index: int) -> ir.Value | None:
 
 
 def sizes(node: ir.Node, index: int) -> Sizes | None:
-    """The shape of an input, None for each size that is open; None if it has no known shape."""
+    """The shape of an input, None for each open size; None if it has no known shape."""
     value = operand(node, index)
     if value is None or value.shape is None:
         return None
@@ -39,7 +39,7 @@ def sizes(node: ir.Node, index: int) -> Sizes | None:
 
 
 def constant(node: ir.Node, index: int) -> np.ndarray[Any, Any] | None:
-    """What an operand holds, if that is known before anything runs and not large."""
+    """The content of an operand, if it is constant and not large."""
     value = operand(node, index)
     tensor = None if value is None else ir.convenience.get_const_tensor(value)
     if tensor is None or tensor.size > MOST_ELEMENTS or getattr(tensor, "absent", False):

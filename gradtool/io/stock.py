@@ -37,14 +37,14 @@ else:
 
 @dataclass(frozen=True)
 class Answer:
-    """What onnxruntime said: that it loads a model, why it does not, or nothing in time."""
+    """The answer of onnxruntime: a model loads, the reason why not, or nothing in time."""
 
     loads: bool
     reason: str = ""
 
 
 class Session:
-    """A process in which onnxruntime is imported, and then asked about one model.
+    """A process with onnxruntime imported, asked about one model.
 
     It starts at once, so that it is ready when the model is.
     """
@@ -61,7 +61,7 @@ class Session:
         if self._process.poll() is None:
             self._process.kill()
         for pipe in filter(None, (self._process.stdin, self._process.stdout)):
-            with suppress(OSError):  # what was not sent yet has nobody to read it
+            with suppress(OSError):  # unsent bytes have no reader
                 pipe.close()
         self._process.wait()
 

@@ -1,6 +1,6 @@
-"""Arrays that stay in their file: what is asked for is read, and never looked at through a mapping.
+"""Arrays in a file: read on demand, and never through a mapping.
 
-Who reads a mapped file behind an end that has moved is killed (SIGBUS); here a read comes up short.
+A reader of a mapped file behind a moved end is killed (SIGBUS); here a read comes up short.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def opened(path: Path, *, own: bool = False) -> BinaryIO:
 
 
 class StoredFile:
-    """An open file that is read at any place, by several threads."""
+    """An open file, read at any place, by several threads."""
 
     def __init__(self, path: Path, *, own: bool = False) -> None:
         """Open it; its name may be our `own`: no link is followed there.
@@ -56,12 +56,12 @@ class StoredFile:
 
     @property
     def status(self) -> os.stat_result:
-        """What the system says of it now."""
+        """The system's present status of it."""
         return os.fstat(self._descriptor)
 
     @property
     def size(self) -> int:
-        """The bytes that it has now."""
+        """Its present size in bytes."""
         return self.status.st_size
 
     def read(self, start: int, size: int) -> bytes:
@@ -135,12 +135,12 @@ class Stored:
         return made
 
     def rows(self, start: int, stop: int) -> Array:
-        """What lies along the first axis from `start` on, of an array in C order."""
+        """The rows along the first axis from `start` to `stop`, of an array in C order."""
         inner = prod(self.shape[1:])
         return self.flat(start * inner, stop * inner).reshape(stop - start, *self.shape[1:])
 
     def take(self, indices: Array, axis: int = 0) -> Array:
-        """What lies at some indices of an axis, as `numpy.take` has it.
+        """The elements at some indices of an axis, as `numpy.take` has it.
 
         Raises:
             IndexError: the axis has no such index.
@@ -162,7 +162,7 @@ class Stored:
         return made.reshape(-1).view(self.dtype).reshape(*before, wanted.size, *after)
 
     def _take(self, made: Array, places: Array, rows: Array, size: int) -> None:
-        """Put rows that lie close to each other into their places, in each block of rows."""
+        """Put neighbouring rows into their places, in each block of rows."""
         low, inner = int(rows[0]), made.shape[2]
         height = int(rows[-1]) + 1 - low
         if height == 1 and len(places) == 1:
@@ -196,7 +196,7 @@ class Reading(Mapping[str, Array]):
 
 
 def _spans(rows: Array, inner: int) -> Iterator[tuple[int, int]]:
-    """Where sorted rows of so many bytes are cut: what lies between is not worth reading."""
+    """The spans of sorted rows of so many bytes, cut at gaps too large to read."""
     cuts = np.flatnonzero((np.diff(rows) - 1) * inner > GAP) + 1
     edges = [0, *cuts.tolist(), len(rows)]
     return pairwise(edges)

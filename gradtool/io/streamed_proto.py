@@ -47,7 +47,7 @@ class Message:
             self._fields.setdefault(field.number, []).append(whole.removesuffix(rest))
 
     def extend(self, field: int, content: bytes) -> None:
-        """Append to a field what is encoded, tags included."""
+        """Append encoded bytes to a field, tags included."""
         if content:
             self._fields.setdefault(field, []).append(content)
 
@@ -84,7 +84,7 @@ def model_pieces(graph: Message, last: onnx.ModelProto) -> list[bytes]:
 
 
 def before_nodes(model: ir.Model) -> onnx.GraphProto:
-    """What is known of a graph before a step: inputs, initializers, its own words."""
+    """A graph's message before its nodes: inputs, initializers, its own words."""
     graph = model.graph
     return _graph(
         model,
@@ -105,7 +105,7 @@ def runs(model: ir.Model) -> Iterator[wire.Run]:
 
 
 def add_run(graph: Message, run: wire.Run) -> None:
-    """Append nodes to the message of a graph, with what is known of their results."""
+    """Append nodes to the message of a graph, with the types of their results."""
     graph.extend(_NODE, run.written)
     graph.extend(_VALUE_INFO, run.values)
     graph.extend(_ANNOTATION, run.annotations)

@@ -155,7 +155,7 @@ def _check_interface(model: onnx.ModelProto, limits: Limits) -> None:
 
 
 def _check_type(kind: onnx.TypeProto, where: str, limits: Limits | None) -> None:
-    """Refuse a type that nothing has, and with `limits` a shape that no array has."""
+    """Refuse an impossible type, and with `limits` an impossible shape of an array."""
     name = kind.WhichOneof("value")
     if name in ("sequence_type", "optional_type"):
         _check_type(getattr(kind, name).elem_type, where, limits)

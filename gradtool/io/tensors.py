@@ -27,14 +27,14 @@ _ELEMENT_TYPES = frozenset(_T.DataType.values()) - {_T.UNDEFINED}
 
 
 def element_type(number: int, where: str) -> ir.DataType:
-    """The element type of that number. Raises ModelError where ONNX has none."""
+    """The element type of a number of ONNX. Raises ModelError if there is none."""
     if number not in _ELEMENT_TYPES:
         raise ModelError(f"{where}: {number} is not an element type")
     return ir.DataType(number)
 
 
 def require_held(dims: Sequence[int], dtype: ir.DataType, where: str, limits: Limits) -> None:
-    """Refuse a declared shape that no array can have; an unknown size is 0."""
+    """Refuse a declared shape impossible for an array; an unknown size is 0."""
     if len(dims) > limits.rank:
         raise ModelError(f"{where}: has {len(dims)} axes, the limit is {limits.rank}")
     if any(dim < 0 for dim in dims):
@@ -48,7 +48,7 @@ def require_held(dims: Sequence[int], dtype: ir.DataType, where: str, limits: Li
 
 
 def nbytes(elements: int, dtype: ir.DataType) -> int:
-    """Bytes of that many elements, packed and rounded up; 0 for strings."""
+    """Bytes of so many elements, packed and rounded up; 0 for strings."""
     if dtype == ir.DataType.STRING:
         return 0
     return -(-elements * dtype.bitwidth // 8)

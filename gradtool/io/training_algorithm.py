@@ -1,7 +1,7 @@
 """A model with `training_info` as the graph of one training step.
 
-The step is the graph followed by that of the algorithm, which may read its values.  What the
-algorithm binds to an initializer is the value that this has in the next step.
+The step is the graph followed by that of the algorithm, which may read its values.  The algorithm
+binds an initializer to its value in the next step.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _take(step: onnx.ModelProto, names: Iterable[str]) -> None:
 
 
 def initial_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The model that computes the first values of what `training_info` initializes.
+    """A model for the initial values of the bindings of `training_info`.
 
     Its outputs have the names of the initializers.  None where there is nothing to compute.
 

@@ -1,4 +1,4 @@
-"""Element types of what nodes read, against what the operators' schemas take."""
+"""Element types of operands, against the types of the operators' schemas."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _check_node(node: ir.Node, parameters: tuple[_Parameter, ...]) -> None:
 
 
 def _type_name(value: ir.Value | None) -> str | None:
-    """The name that schemas give to a tensor's type; None where it is none or not known."""
+    """The schemas' name of a tensor's type; None if it is none or unknown."""
     if value is None or not isinstance(value.type, ir.TensorType):
         return None
     return f"tensor({value.type.dtype.name.lower()})"

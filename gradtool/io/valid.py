@@ -1,9 +1,8 @@
-"""What is about to be written must be a valid model: for ONNX's checker, and for onnxruntime.
+"""Validity of written models: for ONNX's checker, and for onnxruntime.
 
-Weights are left out of what is checked: they count as inputs.  So do scales of Resize such as 0.7,
-by which ONNX's checker makes 6 of 10 and every runtime 7.  What is noted on nodes is left out as
-well, which nobody checks.  A file that is refused for what its source is refused for as well has no
-defect of ours.
+Weights are left out of the check: they count as inputs.  So do scales of Resize such as 0.7, by
+which ONNX's checker makes 6 of 10 and every runtime 7.  Notes on nodes are left out as well, which
+nobody checks.  A file refused for the same reason as its source has no defect of ours.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Say = Callable[[str], object]
 
 
 class Judge:
-    """Checks one model that came from a `source`; asks onnxruntime too, with `stock`.
+    """The check of one model from a `source`; it asks onnxruntime too, with `stock`.
 
     It is not asked of a long one; the model has about as many `nodes`.  `say` is told of what is no
     defect of ours.
@@ -46,7 +45,7 @@ class Judge:
             self._session.close()
 
     def check(self, graph: AtOnce | InParts, last: onnx.ModelProto) -> None:
-        """Check a model of which there are all parts but the last.
+        """Check a model with all its parts but the last.
 
         Raises:
             InvalidResult: naming the node.
@@ -104,7 +103,7 @@ def _plainly(graph: AtOnce) -> Answer | None:
 
 
 def _patience(graph: AtOnce) -> float:
-    """Seconds that loading a model may take."""
+    """The time limit of loading a model, in seconds."""
     return TIME + TIME_PER_NODE * graph.nodes
 
 

@@ -15,12 +15,12 @@ def domain_of(node: onnx.NodeProto | onnx.FunctionProto) -> str:
 
 
 def shown(text: str | bytes) -> str:
-    """A text that fits in one line of a message; protobuf gives bytes for what is not UTF-8."""
+    """A text for one line of a message; protobuf gives bytes instead of invalid UTF-8."""
     return text if isinstance(text, str) and text.isprintable() else repr(text)
 
 
 def label(node: onnx.NodeProto) -> str:
-    """How messages name a node: its operator and its name, or its first output."""
+    """The name of a node in messages: its operator and its name, or its first output."""
     op = shown(node.op_type)
     if node.name:
         return f"{op} node {node.name!r}"
@@ -29,14 +29,14 @@ def label(node: onnx.NodeProto) -> str:
 
 
 def attribute_graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that an attribute holds."""
+    """The graphs of an attribute."""
     if attribute.HasField("g"):
         yield attribute.g
     yield from attribute.graphs
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that are attributes of the node itself."""
+    """The graphs in attributes of the node itself."""
     for attribute in node.attribute:
         yield from attribute_graphs(attribute)
 
@@ -82,7 +82,7 @@ def all_graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[tuple[onnx.TensorProto, str]]:
-    """Every dense tensor of the model, with the words that locate it in a message."""
+    """Every dense tensor of the model, with its place for a message."""
     for graph in all_graphs(model):
         for tensor in graph.initializer:
             yield tensor, f"tensor {tensor.name!r}"
@@ -106,7 +106,7 @@ def _attribute_tensors(
 
 
 def sparse_constants(model: onnx.ModelProto) -> Iterator[tuple[onnx.SparseTensorProto, str]]:
-    """Every sparse value of a Constant node, with the words that locate it in a message."""
+    """Every sparse value of a Constant node, with its place for a message."""
     for body in bodies(model):
         for node in nodes(body):
             for attribute in node.attribute:
@@ -115,7 +115,7 @@ def sparse_constants(model: onnx.ModelProto) -> Iterator[tuple[onnx.SparseTensor
 
 
 def shapes(model: onnx.ModelProto, *, inputs: bool = True) -> Iterator[onnx.TensorShapeProto]:
-    """Every shape that is declared, without `inputs` those of values that nodes write."""
+    """Every declared shape, without `inputs` those of results of nodes."""
     for graph in all_graphs(model):
         given = graph.input if inputs else ()
         for value in (*given, *graph.output, *graph.value_info):

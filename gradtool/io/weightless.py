@@ -1,4 +1,4 @@
-"""What is left out of a model that is checked: weights, and scales that a checker rounds."""
+"""Omissions from a checked model: weights, and scales that a checker rounds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LARGEST_KEPT = 4096
 
 
 def leave_out_weights(top: onnx.GraphProto, given: AbstractSet[str]) -> set[str]:
-    """Make inputs of all large tensors, those of subgraphs included, and of those elsewhere.
+    """Make inputs of all large tensors, of subgraphs as well, and of those elsewhere.
 
-    Returns their names; what is `given` is an input already.  A subgraph keeps what it returns: it
-    may return nothing from outside.
+    Returns their names; what is `given` is an input already.  A subgraph keeps its results: it may
+    return nothing from outside.
     """
     made: dict[str, onnx.ValueInfoProto] = {}
     for graph in list(walk.graphs(top)):
@@ -38,7 +38,7 @@ def leave_out_weights(top: onnx.GraphProto, given: AbstractSet[str]) -> set[str]
 
 
 def leave_out_scales(proto: onnx.ModelProto) -> None:
-    """Make inputs of the scales of Resize that are not what they stand for, as 0.7 in float32."""
+    """Make inputs of the inexact scales of Resize, as 0.7 in float32."""
     top = proto.graph
     graphs = list(walk.graphs(top))
     nodes = [node for graph in graphs for node in graph.node if node.op_type == "Resize"]

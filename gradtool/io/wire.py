@@ -1,10 +1,10 @@
 """Nodes and values as protobuf, written straight from the graph.
 
-onnx-ir builds a message of each first, which takes several times as long and as much memory.  What
-is rare is left to it: subgraphs, tensors, devices, types that are no tensors.
+onnx-ir builds a message of each first, which takes several times as long and as much memory.  Rare
+parts are left to it: subgraphs, tensors, devices, types other than tensors.
 
 Source: onnx.proto has the numbers of the fields, https://protobuf.dev/programming-guides/encoding
-how they are written; what is written of a node is what onnx-ir's `serialize_node_into` writes.
+their encoding; the fields of a node are those of onnx-ir's `serialize_node_into`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def varint(number: int) -> bytes:
 
 
 def tag(field: int) -> bytes:
-    """What stands before a field that has a length: a text, a message, packed numbers."""
+    """The prefix of a length-delimited field: a text, a message, packed numbers."""
     return varint(field << 3 | _LENGTH_DELIMITED)
 
 
@@ -75,7 +75,7 @@ class _Entries(dict[tuple[str, str], bytes]):
 
 @dataclass(frozen=True)
 class Run:
-    """Nodes that follow each other: as they are written, and without what is noted on them.
+    """Consecutive nodes: as written, and without notes on them.
 
     A node that holds graphs is a message in `plain`, whole.  `values` are types and shapes of
     results, `annotations` how they are quantised.
@@ -97,7 +97,7 @@ class Encoder:
         self._types: dict[Hashable, bytes] = {}
         self._texts = _Texts()  # of a run: most names are read where they are written
         self._entry = _Entries(self._texts)
-        # By identity, of what is kept: values that are alike share their shape.
+        # By identity, of objects held: like values share their shape.
         self._shared: dict[tuple[int, int], tuple[object, object, bytes]] = {}
         self._node = tag(onnx.GraphProto.NODE_FIELD_NUMBER)
         self._value_info = tag(onnx.GraphProto.VALUE_INFO_FIELD_NUMBER)
@@ -180,7 +180,7 @@ class Encoder:
         return delimited(before, _VALUE_NAME + self._texts[value.name or ""] + known[2])
 
     def _type(self, value: ir.Value) -> bytes:
-        """The type and the shape of a value that is a tensor, as a field of it."""
+        """The type and the shape of a tensor value, as a field of it."""
         shape = value.shape
         dims = None
         if shape is not None:
@@ -196,7 +196,7 @@ class Encoder:
 
 
 def _annotations(values: Sequence[ir.Value]) -> bytes:
-    """How values are quantised, as a field of a graph."""
+    """The quantisation of values, as a field of a graph."""
     if not values:
         return b""
     graph = onnx.GraphProto()
@@ -216,7 +216,7 @@ def _field(before: bytes, message: onnx.AttributeProto | onnx.ValueInfoProto) ->
 
 
 def _named(outputs: Sequence[ir.Value]) -> Sequence[ir.Value]:
-    """The outputs up to the last one that has a name."""
+    """The outputs up to the last named one."""
     last = len(outputs)
     if last == 1 and outputs[0].name:
         return outputs

@@ -1,4 +1,4 @@
-"""Tensors of zeros that take no memory and, beside a model, share one place in its data file."""
+"""Tensors of zeros without memory, which share one place in the data file beside a model."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class Zeros(ir.LazyTensor):
 
 
 def _one_zero(dtype: ir.DataType, sizes: tuple[int, ...]) -> ir.Tensor[Any]:
-    """A tensor every element of which is the same zero."""
+    """A tensor with one shared zero for all elements."""
     return ir.Tensor(np.broadcast_to(np.zeros((), dtype.numpy()), sizes))

@@ -1,4 +1,4 @@
-"""Outputs that are maps, which classifiers of scikit-learn end in: the tensors behind them."""
+"""Outputs that are maps, as of classifiers of scikit-learn: the tensors behind them."""
 
 from __future__ import annotations
 
