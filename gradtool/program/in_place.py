@@ -1,4 +1,4 @@
-"""When a step may write over what it reads: the one rule, which everybody who counts bytes asks."""
+"""In-place execution: the one rule of steps that overwrite inputs, for every count of bytes."""
 
 from __future__ import annotations
 
