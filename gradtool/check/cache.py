@@ -35,7 +35,7 @@ def get(key: str | None) -> Metrics | None:
 
 
 def put(key: str | None, metrics: Metrics) -> None:
-    """Keep metrics; what depends on the clock or was run is not kept."""
+    """Keep metrics; measured ones are left out."""
     if key is not None and not metrics.cut_short:
         said = {"kept": dict(metrics.kept), "notes": list(metrics.notes)}
         PLANS.put(key, json.dumps({**metrics.document(), **said}, default=asdict).encode())

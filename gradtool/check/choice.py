@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Choice:
     """A strategy by name, or one of `mirror` with a policy, a budget, checkpoints, a plan file.
 
-    `text` is what people call it; by default everything is kept.  `asked` are arguments of
-    `gradtool.workloads.options.RecomputeOptions`; `policy`, `keep` and `drop` those of mirroring;
-    a plan file and the file of a policy are relative paths.
+    `text` is its name for people; by default everything is kept.  `asked` are arguments of
+    `gradtool.workloads.options.RecomputeOptions`; `policy`, `keep` and `drop` those of mirroring; a
+    plan file and the file of a policy are relative paths.
     """
 
     text: str = "keep"

@@ -1,4 +1,4 @@
-"""Models held against limits in a few lines of Python: what the pytest plugin does."""
+"""Models held against limits in a few lines of Python: the core of the pytest plugin."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class _Done:
 
 
 def _git(folder: Path, *arguments: str, into: IO[bytes] | None = None) -> _Done:
-    """Run git; what it prints goes `into` a file if one is given.
+    """Run git; its output goes `into` a file if one is given.
 
     Raises:
         UsageError: there is no git.

@@ -29,7 +29,7 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "build", "
 def models_below(folder: Path) -> list[str]:
     """The model files in a folder and below, as paths from it, in order.
 
-    Hidden folders, environments and what is built are left out.
+    Hidden folders, environments and build outputs are left out.
 
     Raises:
         UsageError: there are too many to make a case of each.

@@ -62,7 +62,7 @@ class Judged:
     """The verdict on a case.
 
     `changes` are the metrics that rules and limits are of, the one that decides first; `reasons`
-    are lines about the whole case, `grown` what made the first broken metric grow.
+    are lines about the whole case, `grown` the causes of the first broken metric's growth.
     """
 
     case: Case
@@ -87,7 +87,7 @@ def verdicts(
 
 
 def judge(case: Case, outcome: Outcome, baseline: Baseline | None, rules: Rules) -> Judged:
-    """The verdict on a case: an error, else a limit, else a rule, else what the baseline says."""
+    """The verdict on a case: by an error, else a limit, else a rule, else the baseline."""
     now = outcome.metrics
     if now is None:
         return Judged(case, "error", None, reasons=(outcome.error,), exit_code=outcome.exit_code)

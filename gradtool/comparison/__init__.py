@@ -62,11 +62,11 @@ class Moved:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides: every total that both have, and of each part what moved, the most first.
+    """Two sides: every common total, and the differences of each part, the largest first.
 
-    `before` and `now` are the sides, `totals` numbers of the whole step.  `parts` has what both
-    sides know, `unknown` names the rest with the side that lacks it.  `renamed` counts the tensors
-    that only have another name now.
+    `before` and `now` are the sides, `totals` numbers of the whole step.  `parts` has the parts
+    known to both sides, `unknown` names the rest with the side that lacks it.  `renamed` counts the
+    tensors that only have another name now.
     """
 
     before: Snapshot

@@ -146,7 +146,7 @@ def region_peaks(plan: Plan) -> dict[str, int]:
 
 
 def why_kept(work: Workload, found: Planned, tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Why tensors of forward are not computed again: what mirroring decided, or what forbids it."""
+    """Why tensors of forward are not recomputed: a decision of mirroring, or an obstacle."""
     from gradtool.planning.recompute.mirror import Why
 
     choices = {} if found.decision is None else {c.step: c for c in found.decision.choices}

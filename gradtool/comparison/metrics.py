@@ -68,9 +68,9 @@ def metric_named(name: str, where: str) -> str:
 class Tensor:
     """A tensor, or the workspace of a step, by its name in forward or backward.
 
-    `bytes` is what it takes once, `held` what it takes at the peak step in all its instances, and
-    `again` how many times it is computed again.  A workspace has neither shape nor dtype.  `also`
-    are the other values that lie in its place, where operators write in place.
+    `bytes` is its size, `held` the bytes of all its instances at the peak step, and `again` the
+    number of its recomputations.  A workspace has neither shape nor dtype.  `also` are the other
+    values that lie in its place, where operators write in place.
     """
 
     op: str
@@ -195,7 +195,7 @@ class Metrics:
         return self.values[metric]
 
     def document(self) -> MetricsRecord:
-        """The numbers for JSON: what `read` reads back, without what is measured or said."""
+        """The numbers for JSON: the content for `read`, without measurements and messages."""
         return {
             "left_out": self.left_out,
             "metrics": {n: v for n, v in self.values.items() if not METRICS[n].measured},

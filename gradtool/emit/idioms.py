@@ -26,7 +26,7 @@ class Idioms(Sizing):
     def reshape(self, x: Tensor, dims: Dims) -> Tensor:
         """`x` with shape `dims`; one size may be -1.  Nothing is emitted if it has that shape.
 
-        In an empty tensor -1 is what it were if all sizes of zero were left out.
+        In an empty tensor -1 is computed without the sizes of zero.
         """
         sizes = [d for d in x.shape if isinstance(d, int)]
         wanted = [d for d in dims if isinstance(d, int)]
@@ -146,7 +146,7 @@ class Idioms(Sizing):
     def zeros_like(self, x: ir.Value) -> Tensor:
         """Zeros of the shape and type of `x`; a sequence of zeros for a sequence.
 
-        The gradient of an optional value is that of what it holds.
+        The gradient of an optional value is that of its content.
         """
         if isinstance(x.type, ir.OptionalType):
             if not isinstance(x.type.elem_type, ir.TensorType) or x.shape is None:

@@ -1,7 +1,7 @@
 """Sizes as values: the part of the builder that emits them.
 
-Sizes are Python integers where known and `ir.SymbolicDim` expressions where not: what is known is
-folded into constants, and the rest is arithmetic on what `Shape` gives.
+Sizes are Python integers where known and `ir.SymbolicDim` expressions where not: known ones are
+folded into constants, and the rest is arithmetic on results of `Shape`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Sizing:
         return self._counted("Div", whole, self.constant([factor]))
 
     def _by_definition(self, name: str, dim: ir.SymbolicDim) -> Tensor:
-        """Emit a symbol's definition, and before it those of its symbols that no axis has."""
+        """Emit the definition of a symbol, and first those of its symbols without an axis."""
         less = self.find_symbol(f"{name} - 1") if name.startswith(MORE) else None
         if less is not None:
             whole = self.Shape(less[0], start=less[1], end=less[1] + 1)
@@ -174,10 +174,10 @@ class Sizing:
         return self.emit(operator, (a, b), None, {}, like=a)
 
     def find_symbol(self, symbol: str) -> tuple[ir.Value, int] | None:
-        """A value and an axis whose size is `symbol`: inputs first, then what nodes produce.
+        """A value and an axis whose size is `symbol`: inputs first, then results of nodes.
 
-        None where no value has one.
-        The body of a composite looks at what it is called with before it looks elsewhere.
+        None where no value has one. The body of a composite looks at its arguments before it looks
+        elsewhere.
         """
         for graph in (self.graph, *reversed(self.enclosing)):
             inner = None if graph is self.root else _axis_of(symbol, graph)

@@ -29,9 +29,9 @@ class Composite:
     """A registered composite.
 
     `body(op, *inputs, **attributes)` emits standard operators and returns the outputs.
-    `shapes(*inputs, **attributes)` gives `(shape, dtype)` of each output from the input values.
-    A call may have fewer outputs: the body then returns so many.  What a call costs is counted off
-    the body, unless it has a formula of its own.
+    `shapes(*inputs, **attributes)` gives `(shape, dtype)` of each output from the input values.  A
+    call may have fewer outputs: the body then returns so many.  The cost of a call is counted off
+    the body, or has a formula of its own.
     """
 
     name: str

@@ -160,7 +160,7 @@ class _Asked:
             yield read, CONTENT if not shape_only and (what == CONTENT or decides) else SHAPE
 
     def _note(self, value: ir.Value, what: str) -> None:
-        """An input decides; the inputs of bodies are what flows into them."""
+        """An input decides; the inputs of bodies are their arguments."""
         name = value.name or ""
         if not value.is_graph_input():
             return

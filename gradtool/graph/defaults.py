@@ -1,6 +1,6 @@
 """Scalar inputs with a default: in memory noted in the metadata, in files initializers as well.
 
-A runtime then takes what it is not fed from the file, and nothing computes with it ahead.
+A runtime then takes inputs not fed from the file, and nothing computes with it ahead.
 """
 
 from __future__ import annotations

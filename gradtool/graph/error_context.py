@@ -36,7 +36,7 @@ class blamed:  # noqa: N801 - used like a function
     A class, since it is entered for every node: a generator takes several times as long.
 
     Raises:
-        NodeFailed: in place of what was raised by accident.
+        NodeFailed: in place of an accidental exception.
     """
 
     __slots__ = ("_label", "_what")

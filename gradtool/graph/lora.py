@@ -1,7 +1,7 @@
 """Low-rank adapters: their places beside weights, and weights merged with them.
 
-Source: Hu et al. 2021 (arXiv:2106.09685).  As in PEFT (huggingface/peft), `A` is applied to what
-the weight is, `B` to the result, and their product is scaled by `alpha / rank`.
+Source: Hu et al. 2021 (arXiv:2106.09685).  As in PEFT (huggingface/peft), `A` is applied to the
+operand of the weight, `B` to the result, and their product is scaled by `alpha / rank`.
 """
 
 from __future__ import annotations

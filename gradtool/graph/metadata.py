@@ -52,7 +52,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def notes(item: ir.Node | ir.Value) -> Mapping[str, str]:
-    """The metadata of a node or a value, to read: asking for it makes room for what is not."""
+    """The metadata of a node or a value, to read: asking for an absent one allocates it."""
     return item._metadata_props or _NOTHING  # noqa: SLF001 - each takes 64 bytes, of every value
 
 

@@ -30,7 +30,7 @@ class Registry(Generic[Entry]):
     """Entries by operator and version, from parts of the families of operators, and from plug-ins.
 
     The modules of `parts` (`kernel.py`, `kernel_grad.py`) are imported when something is first
-    looked up, then the entry points of `group`; `use` gets the name of each and what it stands for.
+    looked up, then the entry points of `group`; `use` gets the name of each and its object.
     """
 
     def __init__(

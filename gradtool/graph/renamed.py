@@ -31,7 +31,7 @@ def names_in(sizes: Iterable[Dim]) -> list[str]:
 
 
 def rewritten(size: Dim, names: Mapping[str, str]) -> Dim:
-    """The text of a size with other names; what is no size as it is."""
+    """The text of a size with other names; anything else as it is."""
     if not isinstance(size, ir.SymbolicDim) or size.value is None:
         return size
     return NAME.sub(lambda found: names[found[0]], size.value)
@@ -61,7 +61,7 @@ def _replaced(expr: Any, names: Mapping[str, str]) -> Any:
 def whatever_named(function: _Function) -> _Function:
     """A function of sizes whose answers are kept for all sizes of other names.
 
-    Of what may be negative it is asked anew: that is told by the names.
+    Of possibly negative sizes it is asked anew: they are told by the names.
     """
     kept = functools.lru_cache(maxsize=MOST_KEPT)(function)
 

@@ -38,7 +38,7 @@ def stage(node: ir.Node) -> str:
 
 
 def is_backward(node: ir.Node) -> bool:
-    """Whether a node runs after forward: gradients, what is computed again for them, updates."""
+    """Whether a node runs after forward: gradients, recomputed nodes, updates."""
     return notes(node).get(STAGE, "forward") != "forward"
 
 

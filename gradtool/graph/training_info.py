@@ -1,6 +1,6 @@
 """The facts of a training graph as one typed record, held as JSON by its model's metadata.
 
-docs/architecture.md says what each key holds.
+docs/architecture.md lists the content of each key.
 """
 # ruff: noqa: RUF009 - `_fact` makes a field
 
@@ -137,7 +137,7 @@ class TrainingInfo:
         return {k: _text(v) for k, v in held.items() if v is not FACTS[k].metadata["absent"]}
 
     def write(self, model: ir.Model) -> None:
-        """Let the metadata of a model say this, in place; what it says already stays."""
+        """Write these facts to the metadata of a model, in place; other entries stay."""
         before = TrainingInfo.of(model)
         for key, fact in FACTS.items():
             old, new = getattr(before, fact.name), getattr(self, fact.name)

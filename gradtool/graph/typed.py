@@ -1,8 +1,8 @@
 """Values of known type and shape, and their nodes: the operands of idioms, rules and bodies.
 
 To a type checker they are classes of their own (`typed.pyi`), which need not be asked for None
-again: the driver refuses what is unknown before it calls a rule, and the builder what it can't
-infer.  At run time they are the classes of onnx-ir.
+again: the driver refuses unknown ones before it calls a rule, and the builder those it can't infer.
+At run time they are the classes of onnx-ir.
 """
 
 from __future__ import annotations

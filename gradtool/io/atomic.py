@@ -29,7 +29,7 @@ class Output:
 def target(path: str | os.PathLike[str], *, force: bool, own: bool = False) -> Path:
     """The real path to write, links followed; not the last one where the name is our `own`.
 
-    Whatever but a folder is in the place of such a file is replaced: a link, not what it leads to.
+    Anything but a folder in the place of such a file is replaced: a link, not its target.
 
     Raises:
         UsageError: it is a folder, exists without `force`, or its folder cannot be written.
@@ -150,7 +150,7 @@ def fill(path: Path, output: Output) -> None:
 
 
 def _appear(ready: Sequence[_Ready], bound: Sequence[_Ready]) -> None:
-    """Rename the files into place; what was there is kept until all are, if `bound` elsewhere."""
+    """Rename the files into place; former files are kept until all are, if `bound` elsewhere."""
     with ExitStack() as stack:
         for folder in sorted({each.place.parent for each in ready}):
             stack.enter_context(alone(folder))

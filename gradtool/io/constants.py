@@ -42,7 +42,7 @@ def parse_set(text: str) -> tuple[str, str]:
 
 
 def settle(model: ir.Model, values: Mapping[str, object]) -> list[Known]:
-    """Make constants of inputs, in place; returns what their shapes tell of open sizes.
+    """Make constants of inputs, in place; returns the open sizes told by their shapes.
 
     An If whose condition is known then is its branch; nodes, weights and inputs that nothing reads
     any more are gone.  The model notes the values, and the inputs that went with them as null.

@@ -19,7 +19,7 @@ _MOST_BYTES = 1 << 28
 def read_document(
     path: str | os.PathLike[str], *versions: int, own: bool = False
 ) -> dict[str, Any]:
-    """The object in a JSON file of one of some versions; what is no such file hears of the last.
+    """The object in a JSON file of one of some versions; errors about others name the last.
 
     Its name may be our `own`: no link is followed there.
 

@@ -1,7 +1,7 @@
 """Tensors whose bytes lie in a file beside the model.
 
-A data file must be a regular file inside the model's own folder, large enough for what the model
-says it holds. It may be absent: the tensor is then known by shape only.
+A data file must be a regular file inside the model's own folder, large enough for its content by
+the model. It may be absent: the tensor is then known by shape only.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Folder:
     """The folder of a model: finds data files in it and nowhere else.
 
     A model reached through a link (as in the caches of model hubs) has its data beside the link;
-    what the link beside it leads to must lie in the folder that the model itself lies in.
+    the target of the link beside it must lie in the folder of the model itself.
     """
 
     def __init__(self, path: Path | None) -> None:

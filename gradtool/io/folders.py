@@ -43,7 +43,7 @@ def target(path: str | os.PathLike[str], *, force: bool) -> Path:
 
 
 def put(folder: Path, fill: Callable[[Path], T], owns: Callable[[str], bool]) -> T:
-    """Make a folder whole or not at all; returns what `fill` does, which is called with its place.
+    """Make a folder whole or not at all; returns the result of `fill`, called with its place.
 
     Of what is in the folder already, all stays that `fill` does not make and whose name is not one
     that the caller `owns`.

@@ -143,7 +143,7 @@ def _target(version: int, opset: int | None) -> int:
 def from_proto(proto: onnx.ModelProto) -> ir.Model:
     """A model in memory, with its opset raised and its functions inlined.
 
-    It may hold what files for training may not, and its types and shapes are not inferred yet.
+    It may hold more than files for training may; its types and shapes are not inferred yet.
 
     Raises:
         ModelError: it is not a valid model.

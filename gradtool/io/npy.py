@@ -67,7 +67,7 @@ def read(path: Path, most: int | None = None) -> dict[str, Array]:
     """The arrays of an `.npz` file by name, or that of an `.npy` file by the name of the file.
 
     Raises:
-        UsageError: the file is none of these, is not what it says it is, holds something that is no
+        UsageError: the file is none of these, contradicts its header, holds something that is no
             array of numbers or texts, or takes more than `most` bytes.
     """
     with opened(path) as file:
@@ -89,7 +89,7 @@ def stored(path: Path) -> Stored:
     """The array of an `.npy` file, read on demand.
 
     Raises:
-        UsageError: the file is none, or is not what it says it is.
+        UsageError: the file is none, or contradicts its header.
     """
     held = StoredFile(path)
     with opened(path) as file:

@@ -52,7 +52,7 @@ def check(model: onnx.ModelProto) -> None:
     """Check every node of the graph and of the local functions.
 
     Raises:
-        ModelError: naming the node and what its schema says.
+        ModelError: naming the node and the rule of its schema.
     """
     functions = {(walk.domain_of(f), f.name, f.overload): f for f in model.functions}
     imports = _versions(model.opset_import)

@@ -52,8 +52,8 @@ def settle(model: onnx.ModelProto, before: int, version: int) -> onnx.ModelProto
 def raise_to(model: onnx.ModelProto, version: int, *, isolated: bool = True) -> onnx.ModelProto:
     """The same model at a higher opset of the standard domain.
 
-    Weights take no part: the converter sees their types only. Its native code can die on what
-    it does not expect, so it runs in a child process, unless the model is trusted.
+    Weights take no part: the converter sees their types only. Its native code can die on unexpected
+    input, so it runs in a child process, unless the model is trusted.
 
     Raises:
         ModelError: the converter has no way from the one opset to the other.

@@ -151,8 +151,8 @@ class Original:
     ) -> tuple[Path, int]:
         """Write the message; path and bytes, those of its data file included.
 
-        By default tensors lie inside or beside as they do in the source.  It is not checked: what
-        the source passes it passes, and the source is what was trained.
+        By default tensors lie inside or beside as they do in the source.  It is not checked: it
+        passes every check that the source passes, and the source was trained.
 
         Raises:
             UsageError: the output exists and `force` is not given, or it cannot be written.

@@ -46,7 +46,7 @@ def check(model: ir.Model, limits: Limits | None = None) -> None:
 
 
 def _too_large(node: ir.Node, limits: Limits) -> str | None:
-    """A few bytes of file must not ask for gigabytes: what a node makes of constants alone."""
+    """A few bytes of file must not ask for gigabytes, as results of constants alone."""
     total = sum(_bytes(value) for value in node.outputs)
     if total <= limits.constant_bytes:
         return None

@@ -119,7 +119,7 @@ def load(path: str | os.PathLike[str], *, own: bool = False) -> Tensors:
     Its name may be our `own`: no link is followed there.
 
     Raises:
-        UsageError: the file cannot be read, or does not hold what its header says.
+        UsageError: the file cannot be read, or contradicts its header.
     """
     file = StoredFile(Path(path), own=own)
     try:

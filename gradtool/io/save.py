@@ -38,8 +38,8 @@ class WriteOptions:
 
     The model given is not changed, unless it is our `own`: `finish` is called on the copy that is
     written.  ONNX's checker must take it, and with `stock` onnxruntime too, where it is installed;
-    `say` is told of what they refuse for reasons of their own.  Outputs `beside` it are written
-    with it, or not at all.
+    `say` is told of refusals for reasons of their own.  Outputs `beside` it are written with it, or
+    not at all.
     """
 
     force: bool = False
@@ -55,13 +55,13 @@ class WriteOptions:
 def save(model: ir.Model, path: str | os.PathLike[str], options: WriteOptions) -> tuple[Path, int]:
     """Write a model; return its path and the bytes written, those of its data file included.
 
-    `-` is standard output; the suffix `.onnxtxt` writes ONNX text. Tensors whose bytes lie in
-    the same folder already are referred to, not copied; tensors whose data is absent keep their
+    `-` is standard output; the suffix `.onnxtxt` writes ONNX text.  Tensors whose bytes lie in the
+    same folder already are referred to, not copied; tensors whose data is absent keep their
     reference.
 
     Raises:
         UsageError: the output exists and `force` is not given, or it cannot be written.
-        InvalidResult: what would be written is not valid.
+        InvalidResult: the model would not be valid.
     """
     (written,) = save_together([(model, path)], options)
     return written

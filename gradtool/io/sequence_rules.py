@@ -1,7 +1,7 @@
 """Whether the operands of attention and of recurrent networks fit each other.
 
-ONNX's own inference looks at few of them, and what does not fit becomes a wrong result or a failure
-far from its cause.  A size that is open fits everything.
+ONNX's own inference looks at few of them, and a misfit becomes a wrong result or a failure far from
+its cause.  A size that is open fits everything.
 """
 
 from __future__ import annotations

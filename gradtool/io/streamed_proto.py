@@ -68,7 +68,7 @@ class Message:
 
 
 def model_pieces(graph: Message, last: onnx.ModelProto) -> list[bytes]:
-    """The bytes of a model whose graph came in parts; the last one is within what is around it.
+    """The bytes of a model whose graph came in parts; the last one is within the model's message.
 
     Raises:
         TooLarge: there are too many.

@@ -21,7 +21,7 @@ def to_step(model: onnx.ModelProto) -> onnx.ModelProto:
     with its new value.  Initializers keep the values of the file: `initialization` is left out.
 
     Raises:
-        ModelError: there are several algorithms, or a binding names what does not exist.
+        ModelError: there are several algorithms, or a binding names an unknown value.
     """
     if not model.training_info:
         return model
@@ -77,7 +77,7 @@ def initial_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
     Its outputs have the names of the initializers.  None where there is nothing to compute.
 
     Raises:
-        ModelError: there are several algorithms, or a binding names what does not exist.
+        ModelError: there are several algorithms, or a binding names an unknown value.
     """
     if len(model.training_info) != 1 or not model.training_info[0].initialization_binding:
         return None

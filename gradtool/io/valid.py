@@ -27,8 +27,8 @@ Say = Callable[[str], object]
 class Judge:
     """The check of one model from a `source`; it asks onnxruntime too, with `stock`.
 
-    It is not asked of a long one; the model has about as many `nodes`.  `say` is told of what is no
-    defect of ours.
+    It is not asked of a long one; the model has about as many `nodes`.  `say` is told of refusals
+    that are no defect of ours.
     """
 
     def __init__(self, source: Source | None, *, nodes: int, stock: bool, say: Say | None) -> None:

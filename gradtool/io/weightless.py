@@ -18,7 +18,7 @@ LARGEST_KEPT = 4096
 def leave_out_weights(top: onnx.GraphProto, given: AbstractSet[str]) -> set[str]:
     """Make inputs of all large tensors, of subgraphs as well, and of those elsewhere.
 
-    Returns their names; what is `given` is an input already.  A subgraph keeps its results: it may
+    Returns their names; `given` ones are inputs already.  A subgraph keeps its results: it may
     return nothing from outside.
     """
     made: dict[str, onnx.ValueInfoProto] = {}

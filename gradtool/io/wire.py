@@ -89,7 +89,7 @@ class Run:
 
 
 class Encoder:
-    """Encodes the nodes of a graph; what repeats, such as shapes, is encoded once."""
+    """An encoder of the nodes of a graph; repeated parts, such as shapes, are encoded once."""
 
     def __init__(self, ir_version: int | None) -> None:
         self._version = ir_version

@@ -1,4 +1,4 @@
-"""`manifest.json` of a kit: the names, types and roles of what goes in and out, and its files."""
+"""`manifest.json` of a kit: the names, types and roles of inputs and outputs, and its files."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class StateRecord(TypedDict):
 
 
 class KitDocument(TypedDict):
-    """The parts of a kit: names, types and roles of what goes in and out."""
+    """The parts of a kit: names, types and roles of inputs and outputs."""
 
     model: ModelRecord
     loss: Annotated[str | None, "The output of step and eval that holds the loss."]
@@ -232,7 +232,7 @@ def read(folder: Path) -> Manifest:
     """The manifest in a folder.
 
     Raises:
-        UsageError: there is none, or it is not what `gradtool kit` writes.
+        UsageError: there is none, or it is not written by `gradtool kit`.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: is no folder; gradtool kit MODEL -o {folder} makes one")

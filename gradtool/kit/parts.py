@@ -22,7 +22,7 @@ Role = Literal["parameter", "statistic", "optimizer"]
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of the state: what it is for, what it holds at first, and its next value."""
+    """A tensor of the state: its role, its initial value, and its next value."""
 
     name: str
     next: str
@@ -44,7 +44,7 @@ def parts_of(model: ir.Model) -> Parts:
     """The parts of a whole training step; the model given is left as it is.
 
     Raises:
-        UsageError: it updates nothing, came from no file, or that lacks what would be trained.
+        UsageError: it updates nothing, came from no file, or that lacks a trained tensor.
     """
     info = TrainingInfo.of(model)
     if info.optimizer is None:

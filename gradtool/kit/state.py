@@ -22,7 +22,7 @@ Entry = Mapping[str, Any]  # of a manifest: name, type, shape, role, file
 
 
 def file_names(names: Sequence[str]) -> list[str]:
-    """A file for each tensor, in order: a number that tells them apart, then what is safe of it."""
+    """A file for each tensor, in order: a distinct number, then the safe part of its name."""
     width = len(str(len(names)))
     return [
         f"{number:0{width}}-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)[:80]}{BINARY}"

@@ -1,8 +1,8 @@
 """Kernels in C for processors: float32, channels last inside, the same bits at any thread count.
 
-`native/` beside the package has the sources and says how to add one.  Here lie the library's
-loader (`library`), the words of a call (`call`), and one file per family: what a kernel takes, its
-workspace as a formula of shapes, and a function of numpy arrays.
+`native/` beside the package has the sources and says how to add one.  Here lie the library's loader
+(`library`), the words of a call (`call`), and one file per family: the words of its kernels, their
+workspaces as formulas of shapes, and functions of numpy arrays.
 
 The library may be absent, and its processor unknown: `library.status()` says so in one line.
 """

@@ -1,7 +1,7 @@
 """Scaled dot product attention by blocks, and its gradients: the matrix of scores never exists.
 
-Operands are `[B, H, S, D]`, or `[B, S, H·D]`; what it means, `gradtool.ops.attention.kernel_fused`
-says.
+Operands are `[B, H, S, D]`, or `[B, S, H·D]`; their meaning is in
+`gradtool.ops.attention.kernel_fused`.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def attention_grad(
 ) -> Call:  # fmt: skip
     """Gradients by q, k, v and the masks `of`.
 
-    Of forward only `lse` is read, which tells what `safe` did: where that was 0, rows that see
+    Of forward only `lse` is read, which tells the effect of `safe`: where that was 0, rows that see
     nothing make NaN.
     """
     values = _values(n, q, k, v, _like(q, n, n.value_size), _like(q, n, 1), masks, fill)

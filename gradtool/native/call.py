@@ -1,4 +1,4 @@
-"""The words of a call: what a kernel of the library takes, and how it is called from Python."""
+"""The words of a call: the arguments of a kernel of the library, and its call from Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Number(ctypes.Structure):
 class Call:
     """Kernels with their words, one after the other: one call of C runs them, as often as asked.
 
-    It keeps alive what the words point at; `operands` are arrays that it has to keep beside.
+    It keeps the targets of pointers in the words alive; `operands` are arrays to keep beside.
     """
 
     __slots__ = ("_kept", "operands", "run", "steps")

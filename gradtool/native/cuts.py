@@ -1,4 +1,4 @@
-"""Least cuts with 64-bit capacities; `gradtool.planning.flow` says of what."""
+"""Minimum cuts with 64-bit capacities, for `gradtool.planning.flow`."""
 
 from __future__ import annotations
 

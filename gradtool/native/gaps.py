@@ -56,7 +56,7 @@ def skyline(
     start: Array, stop: Array, size: Array, order: Array, found: Array, work: Array, *,
     instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """`found[i]`: each time what can lie lowest on what is placed, ties in the given order."""
+    """`found[i]`: each time the buffer that can lie lowest, ties in the given order."""
     return SKYLINE.bind(
         instructions, start=start, stop=stop, size=size, order=order, found=found, work=work,
         count=order.size,

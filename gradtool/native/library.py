@@ -30,7 +30,7 @@ class Library:
 
 
 def status() -> tuple[str | None, str]:
-    """The instruction set in use, or None, and a remark: the threads, or what is missing."""
+    """The instruction set in use, or None, and a remark: the threads, or the missing part."""
     try:
         return NAMES[load().instructions[0]], f"{threads()} threads"
     except Unavailable as reason:

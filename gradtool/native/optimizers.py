@@ -1,7 +1,7 @@
 """Steps of optimizers, each one pass over a parameter; outputs may be the inputs themselves.
 
-They compute what `gradtool.operators.updates` says; no workspace.  Numbers may be arrays of one
-element, which are read whenever a call runs.
+They compute the formulas of `gradtool.operators.updates`; no workspace.  Numbers may be arrays of
+one element, which are read whenever a call runs.
 """
 
 from __future__ import annotations

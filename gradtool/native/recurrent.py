@@ -100,7 +100,7 @@ def lstm(
     h0: Array | None, c0: Array | None, p: Array | None, y: Array | None, y_h: Array | None,
     y_c: Array | None, kept: Array | None, work: Array, *, instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """`(Y, Y_h, Y_c)` and what `lstm_grad` reads again, each where it is wanted."""
+    """`(Y, Y_h, Y_c)` and the reserve space for `lstm_grad`, each if wanted."""
     return LSTM.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, y_h=y_h, y_c=y_c, kept=kept,
         work=work, **_sizes(n, lens),

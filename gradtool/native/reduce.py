@@ -28,7 +28,7 @@ def work(sizes: Sizes) -> int:
 def passes(shape: Sequence[int], axes: Sequence[int]) -> Iterator[Sizes]:
     """The sums, one after the other, over axes of an array: neighbouring ones at once, last first.
 
-    Each is of what the one before gives.
+    Each is of the result of the one before.
     """
     after, group = 1, 1
     for axis in reversed(range(len(shape))):

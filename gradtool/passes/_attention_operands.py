@@ -58,7 +58,7 @@ class Operands:
         return x, total
 
     def turned(self, x: ir.Value) -> Tensor:
-        """`x` with its last two axes exchanged: what it was before, where it was turned already."""
+        """`x` with its last two axes exchanged: the source of an earlier exchange, if any."""
         node, op = self.maker(x, "Transpose", "Reshape"), self.op
         source = None if node is None else node.inputs[0]
         if node is not None and source is not None and node.op_type == "Transpose":
@@ -71,7 +71,7 @@ class Operands:
         return op.swap_axes(as_tensor(x), -2, -1)
 
     def shaped(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """`x` in another shape: what it was before, where it had that shape already."""
+        """`x` in another shape: the source of an earlier reshape, if of that shape."""
         before: ir.Value = x
         while (node := self.maker(before, "Reshape")) and node.inputs[0] is not None:
             before = node.inputs[0]

@@ -85,8 +85,8 @@ def updating(
 ) -> Update:
     """The updates from the gradients of an `accumulating` model.
 
-    Sums are multiplied by an input, named by the metadata `gradtool.scale`: 1 by default. Nothing
-    has a name of the model given but its parameters and sums, see `held_by`. With `own` only these
+    Sums are multiplied by an input, named by the metadata `gradtool.scale`: 1 by default.  Nothing
+    has a name of the model given but its parameters and sums, see `held_by`.  With `own` only these
     elements of parameters are updated, in the order of memory, or all of one where it says None;
     state is of them alone.  Of the parameters that are `whole` all of a sum is there to take the
     own part of; where that is None, sums cover the updated elements alone.  A norm of all is that

@@ -1,10 +1,10 @@
-"""States of values in a graph whose inputs have the examples of a batch: what rules take and give.
+"""States of values in a graph whose inputs have the examples of a batch, for rules.
 
 A value is one of
 
     Fixed   the same whatever the batch
     Rows    examples along an axis, each computed from its own example alone
-    Total   over the examples: the sum, or the mean, of what each gives
+    Total   over the examples: the sum, or the mean, of a value of each
     Sized   numbers that follow from the number of examples
     Mixed   anything else: it cannot be put together from parts of a batch
 
@@ -118,7 +118,7 @@ class Batch(ABC):
         self.walk(graph)
 
     def of(self, value: ir.Value | None) -> State:
-        """The state of a value; what is absent or an initializer is the same in every batch."""
+        """The state of a value; an absent one or an initializer is the same in every batch."""
         return FIXED if value is None else self.states.get(value, FIXED)
 
     # ------------------------------------------------------------------- sizes

@@ -48,7 +48,7 @@ def _stream(node: ir.Node, place: int) -> int:
 def count_steps(model: ir.Model) -> str | None:
     """Let a training step count itself, in place: its number is state, no longer an input.
 
-    Returns the name of the state; None where no number decides what is dropped.
+    Returns the name of the state; None if no number decides a mask.
     """
     name = numbers_of(model).get("step")
     if name is None:

@@ -1,10 +1,10 @@
-"""One stage of a training graph: all its turns of a step as one graph, with what is handed over.
+"""One stage of a training graph: all its turns of a step as one graph, with its messages.
 
     receive · forward of micro-batch 0 · send        as often as there are micro-batches, in the
     receive · backward of micro-batch 0 · send       order of the schedule
 
-What backward needs of a forward turn lives from one to the other, so that the plan of the graph has
-the memory of all micro-batches in flight.
+Residuals of a forward turn live from one to the other, so that the plan of the graph has the memory
+of all micro-batches in flight.
 """
 
 from __future__ import annotations

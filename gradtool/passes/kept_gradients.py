@@ -57,7 +57,7 @@ def _opened(model: ir.Model) -> tuple[ir.Model, Builder, dict[str, ir.Value]]:
 
 
 def _after(op: Builder, value: ir.Value, operator: str, name: str) -> ir.Value:
-    """A value like another one, made right behind it; of what is given, at the end."""
+    """A value like another one, made right behind it; of an input or initializer, at the end."""
     producer = value.producer()
     anchor = None
     if producer is not None:

@@ -42,9 +42,9 @@ def storages(model: ir.Model) -> Callable[[ir.Value], ir.Value]:
 def is_layout(model: ir.Model, node: ir.Node) -> bool:
     """Whether a node may be repeated wherever its result is read, at no cost in memory.
 
-    An operator whose result has gaps is one only if all readers take these.  Otherwise the
-    executor makes a gapless array of it, which is what has to be saved: the bits of a matrix
-    product depend on how its operands lie.
+    An operator whose result has gaps is one only if all readers take these.  Otherwise the executor
+    makes a gapless array of it, which has to be saved: the bits of a matrix product depend on how
+    its operands lie.
     """
     if node.domain not in ("", "ai.onnx") or node.op_type not in GAPLESS + STRIDED:
         return False

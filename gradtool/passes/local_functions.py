@@ -116,7 +116,7 @@ def _constants_as_nodes(graph: ir.Graph) -> None:
 
 
 def _call(node: ir.Node, function: ir.Function) -> None:
-    """Let a composite call call a function instead; its metadata says what it was."""
+    """Let a composite call call a function instead; its metadata names the composite."""
     node.metadata_props[CALLEE] = describe(node)
     node.metadata_props[CALL] = node.name or ""
     present = [v for v in node.inputs if v is not None]

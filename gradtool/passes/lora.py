@@ -62,7 +62,7 @@ class Attached:
 def attach(op: Builder, asked: Lora, roles: Roles) -> Attached:
     """Put adapters beside weights of the builder's model, in place, and note them in its metadata.
 
-    A glob takes what by its `roles` is trained, a full name any weight that has a gradient.
+    A glob takes weights trained by their `roles`, a full name any weight that has a gradient.
     Values of the graph have types and shapes.
 
     Raises:

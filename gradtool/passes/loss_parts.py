@@ -1,6 +1,6 @@
 """A loss computed in parts of a batch, whose sum or mean is the batch's.
 
-    L = Σ Nᵢ / Dᵢ        Nᵢ sums over examples, Dᵢ what follows from sums over examples of data
+    L = Σ Nᵢ / Dᵢ        Nᵢ sums over examples, Dᵢ a function of sums over examples of data
 
 Sums of data that a loss divides by, say, become inputs: they are fed with those of the whole batch,
 which a model of their own computes ahead.  Then the loss is a sum over examples.  Where some of its
@@ -64,7 +64,7 @@ def in_parts(
     """Rewrite a forward graph, in place, whose loss is computed in parts; the loss, and how.
 
     Inputs have examples along `axes`, whose size is `symbol`, or `size` where it is fixed.  Losses
-    that are a mean of the labels that count are written as what they are: a quotient of two sums.
+    that are a mean of the labels that count are written as a quotient of two sums.
     """
     graph = op.graph
     loss = _quotients(op, loss)

@@ -97,7 +97,7 @@ class _Cell:
         self.hidden = given.get("hidden_size") or r.shape[0]
 
     def parts(self, a: Tensor, *counts: int, axis: int = 1) -> list[Tensor]:
-        """So many gates each, which have known sizes where those of weights are open."""
+        """Parts of so many gates each, of known sizes even if those of weights are open."""
         sizes = self.op.sizes([count * self.hidden for count in counts])
         return [*self.op.Split(a, sizes, outputs=len(counts), axis=axis)]
 
@@ -107,7 +107,7 @@ class _Cell:
         return a if self.b is None else a + bias_of(self.op, self.b)
 
     def step(self, states: Sequence[Tensor], now: Sequence[Any]) -> list[Tensor]:
-        """The states after one time, and what Y shows of it; a sample that has ended shows 0."""
+        """The states after one time, and the row of Y; a sample that has ended shows 0."""
         op, (a, live) = self.op, now
         made = self.following(states, a)
         if live is None:
@@ -116,11 +116,11 @@ class _Cell:
         return [*kept, op.Where(live, made[0], op.constant(0.0, a.dtype))]
 
     def following(self, states: Sequence[Tensor], a: Tensor) -> list[Tensor]:
-        """The states after one time, from what enters the gates."""
+        """The states after one time, from the inputs of the gates."""
         return [self.gate(0, a + self.op.MatMul(states[0], self.r))]
 
     def gate(self, number: int, a: Tensor) -> Tensor:
-        """An activation by its number, of what is clipped before."""
+        """An activation by its number, of a clipped operand."""
         op, clip = self.op, self.given.get("clip")
         if clip is not None:
             a = op.Clip(a, op.constant(-clip, a.dtype), op.constant(clip, a.dtype))

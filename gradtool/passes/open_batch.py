@@ -3,7 +3,7 @@
 Exporters write the batch of their example into constants: the target of a Reshape, the sizes of a
 Resize, the first state of a recurrent layer, a class token that was expanded.  The axis of the
 examples is followed through the graph as it is (`batch_axis`); constants that hold its size are
-written anew, and what is the same for all examples is expanded where an operator does not broadcast
+written anew, and values the same for all examples are expanded where an operator does not broadcast
 it.  Then the examples are followed through the result: each value needs its own axis of them, and
 no operator may mix them but a loss and the statistics of a normalization.
 """

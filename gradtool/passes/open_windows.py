@@ -22,8 +22,8 @@ FLOATS = ("Conv", "MaxPool", "AveragePool", "LpPool")  # operators that pad with
 def pad_open(op: Builder, node: ir.Node, kernel: Sequence[int]) -> bool:
     """Pad the image of a node with `auto_pad`; returns whether that is possible.
 
-    Not with `ceil_mode` over dilations, whose last window may reach into what isn't padded, nor for
-    the places that a MaxPool returns.
+    Not with `ceil_mode` over dilations, whose last window may reach beyond the padding, nor for the
+    places that a MaxPool returns.
     """
     given = arguments(node)
     ceil, dilated = given.get("ceil_mode"), any(d > 1 for d in given.get("dilations", ()))

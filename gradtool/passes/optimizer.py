@@ -62,7 +62,7 @@ def add_updates(
     have other gradients each.
 
     Raises:
-        UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.
+        UsageError: there is nothing to update, a shape is open, or the request is impossible.
     """
     optimizer, setting = kind_of(asked.optimizer, asked.optimizer_option)
     _require(op.model, asked.optimizer, gradients)

@@ -128,9 +128,8 @@ def _is_mask(value: ir.Value) -> bool:
     """Whether a tensor lets attention pass some scores and no others, as far as its first rows say.
 
     A mask has rows in which some elements are masked and others not, and these are few numbers: 0,
-    or what depends on the distance.  A table of which a whole row is -∞ is none, nor is what a
-    layer reads as its weight.  Rows are looked at and not the whole: weights may be large, and in
-    another file.
+    or a function of the distance.  A table of which a whole row is -∞ is none, nor is the weight of
+    a layer.  Rows are looked at and not the whole: weights may be large, and in another file.
     """
     tensor, shape = value.const_value, value.shape
     if tensor is None or shape is None or len(shape) < 2 or getattr(tensor, "absent", False):
@@ -215,7 +214,7 @@ def _readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
 
 
 def _is_weight(value: ir.Value) -> bool:
-    """Whether a layer reads it in a place of its own; what is added to a product may be a mask."""
+    """Whether a layer reads it in a place of its own; a summand of a product may be a mask."""
     return any(slot in _LAYERS.get(node.op_type, ()) for node, slot in _readers(value))
 
 

@@ -1,7 +1,6 @@
-"""A training graph as a pure function: what is trained, and state, are inputs without a default.
+"""A training graph as a pure function: trained values, and state, are inputs without a default.
 
-Whoever runs it feeds them, and of a whole step feeds `x` with what the step before returned as
-`x_next`.
+Whoever runs it feeds them, and of a whole step feeds `x` with `x_next` of the step before.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ Tensors = dict[str, ir.TensorProtocol]
 
 
 def parameters_as_inputs(model: ir.Model) -> Tensors:
-    """Turn them into inputs, in place; returns what they held, by name.
+    """Turn parameters and state into inputs, in place; returns their contents, by name.
 
     They are the initializers that have a next value or a gradient; all others stay constants of
     the graph.  The next value of `x` is called `x_next`, whatever it was called, unless an input or

@@ -121,7 +121,7 @@ def cut(graph: ir.Graph, roles: Roles, patterns: Iterable[str]) -> frozenset[ir.
     A glob is of nodes where it has a colon: `head.*` are values of these names.
 
     Raises:
-        UsageError: a pattern matches nothing, or only what no gradient flows into.
+        UsageError: a pattern matches nothing, or only values without a gradient.
     """
     values = _everything(graph)
     results = {f"{node.name}:{i}": v for node in graph for i, v in enumerate(node.outputs)}
@@ -142,7 +142,7 @@ def _matches(
 ) -> dict[ir.Value, bool]:
     """The values of a pattern; True where it is the exact name.
 
-    Beside what has a role it may be the name of `others`, or with `globs` match those as well.
+    Beside values with a role it may be the name of `others`, or with `globs` match those as well.
     """
     names = {v.name or "": v for v in roles}
     exact = names.get(pattern) or others.get(pattern)

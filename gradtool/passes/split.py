@@ -29,7 +29,7 @@ class Split:
         forward: has the outputs of the model, the loss, new running statistics and `saved`.
         backward: takes `saved`, the inputs and labels it reads, and gradients of the loss or of the
             outputs; has the gradients as outputs, or with an optimizer next values of parameters.
-        saved: names of what goes from one to the other.
+        saved: names of the values from one to the other.
 
     Example:
         halves = gt.split(gt.grad(gt.load("samples/cnn.onnx")))

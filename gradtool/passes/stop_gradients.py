@@ -39,7 +39,7 @@ _RENORM = "aten.embedding_renorm.default"
 
 @dataclass(frozen=True)
 class _Operation:
-    """An operation of the exported program: its name, what it calls, and its operands' names."""
+    """An operation of the exported program: its name, its target, and its operands' names."""
 
     name: str
     target: str

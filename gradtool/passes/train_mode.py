@@ -124,7 +124,7 @@ def freeze(
 ) -> list[str]:
     """Turn norms with frozen parameters to inference, in place; return the warnings.
 
-    Frozen are those by `wrt` and `no_grad`; a norm without parameters goes by its own names. Where
+    Frozen are those by `wrt` and `no_grad`; a norm without parameters goes by its own names.  Where
     norms are `asked` for by name, all are as that says.
     """
     if not isinstance(asked, bool) or (wrt is None and not no_grad):

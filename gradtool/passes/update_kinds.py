@@ -1,4 +1,4 @@
-"""The optimizers: their rules, what can be set of them, and the state that they keep.
+"""The optimizers: their rules, their settings, and the state that they keep.
 
 Source: torch.optim (PyTorch 2), whose formulas, default numbers and names of state these are, and
 for LAMB and Lion the papers named by their formulas.

@@ -20,7 +20,7 @@ class Settings:
     """The settings that an optimizer has.
 
     `numbers` are inputs of the step, with their defaults; so are `optional` ones if given and not
-    0, and else they are not there.  `constants` are fixed when the step is made. A switch is on or
+    0, and else they are not there.  `constants` are fixed when the step is made.  A switch is on or
     off, a choice one of several words, the first by default.
     """
 

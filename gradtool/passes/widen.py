@@ -1,4 +1,4 @@
-"""The same graph in float64: what finite differences are taken of."""
+"""The same graph in float64: the base of finite differences."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pure functions of a Program: what is alive when, and where it lies."""
+"""Pure functions of a Program: liveness, addresses and search."""

@@ -46,7 +46,7 @@ class Arenas:
         """Whether buffers follow from positions alone.
 
         They do not where a value that is no result is no activation, as later instances of it are,
-        nor where an update, or the first output of a step, has no place over what it replaces.
+        nor where an update, or the first output of a step, has no place over its predecessor.
         """
         program, live_out = self.program, self._simulator.live_out
         values, news = program.values, set(program.state.values())
@@ -142,7 +142,7 @@ class Arenas:
             yield [each for each in range(begin, made) if dies[each] >= 0]
 
     def _instances(self, order: Sequence[int]) -> Instances | None:
-        """The instances of an order; None if a step runs and nobody reads what it makes."""
+        """The instances of an order; None if a step runs whose results nobody reads."""
         simulator = self._simulator
         live_out, read, reads, writes = (
             simulator.live_out, simulator.read, simulator.reads, simulator.writes,

@@ -1,9 +1,9 @@
 """Minimum cuts with exact 64-bit capacities: in the native library, or on scipy's 32-bit flow.
 
-Both give the same cut, as it is the one with the fewest nodes beside the source.
-Source of the latter: capacity scaling, Edmonds and Karp 1972, §1.2; unlike them each phase is a
-whole maximum flow, of the capacities that are left divided by a power of two. An arc with its
-reverse then holds less than 2^31: what is left of an arc grows by what flows against it.
+Both give the same cut, as it is the one with the fewest nodes beside the source. Source of the
+latter: capacity scaling, Edmonds and Karp 1972, §1.2; unlike them each phase is a whole maximum
+flow, of the capacities that are left divided by a power of two. An arc with its reverse then holds
+less than 2^31: the rest of an arc grows by the flow against it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def lifetimes(program: Program) -> list[Lifetime]:
 
     A step holds its reads, its writes and its workspace together, but for an output that an
     operator writes in place.  Views keep their storage alive; outputs live to the end.  Next values
-    of parameters and state lie over the old ones where `gradtool.program.donation` lets them. A
+    of parameters and state lie over the old ones where `gradtool.program.donation` lets them.  A
     shared storage is called by its longest occupant.
     """
     last = last_reads(program)

@@ -27,7 +27,7 @@ class Line:
     """The costs of each place of a model.
 
     `seconds` are those of its forward and its backward nodes, `held` the bytes of its parameters,
-    their sums and their state, `saved` those of its residuals. `crossing[p]` are the bytes that go
+    their sums and their state, `saved` those of its residuals.  `crossing[p]` are the bytes that go
     over a cut before place p, there and back; `trained` says whether it has a trained parameter.
     """
 

@@ -41,9 +41,9 @@ class Buffer:
 
     `values` are the values that lie in it, one after the other where operators write in place; it
     has the `name` and `region` of the one that does at the peak step, which is number `called` of
-    them (`planning/storage_occupancy.py`).  A workspace holds none.  Where backward writes over
-    what forward left, it is of another region from step `turn` on: of the second of `regions`,
-    before of the first.  Always-live buffers have `first = 0` and `last = len(steps) - 1`.
+    them (`planning/storage_occupancy.py`).  A workspace holds none.  Where backward overwrites a
+    forward value, it is of another region from step `turn` on: of the second of `regions`, before
+    of the first.  Always-live buffers have `first = 0` and `last = len(steps) - 1`.
     """
 
     name: str

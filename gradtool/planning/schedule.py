@@ -1,7 +1,7 @@
 """A schedule: the steps of a program in the order they run, some of them more than once.
 
-A read takes the latest instance of a value.  Values that must stay to the end anyway (outputs,
-and what lies in their storage) are computed once: a later instance of their step leaves them out.
+A read takes the latest instance of a value.  Values that must stay to the end anyway (outputs and
+their aliases) are computed once: a later instance of their step leaves them out.
 """
 
 from __future__ import annotations

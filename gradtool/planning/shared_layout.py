@@ -1,4 +1,4 @@
-"""Plans over one arena: what they share lies at its start, at the same places in all of them."""
+"""Plans over one arena: shared values lie at its start, at the same places in all of them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The memory of a schedule, step by step: the one source of every planned figure.
 
-While a step runs, what it reads, what it writes and its workspace are alive together, but for an
-output written over an input that dies there.  Views take nothing and keep their storage alive;
-parameters, constants and inputs are always alive, outputs from where they are computed, but for
-what is written over a parameter.  It is what `liveness.lifetimes` says of the replayed program,
-without building that program, unless a schedule reads a parameter after its next value is there:
-then the replayed program needs room for both.
+While a step runs, its reads, its writes and its workspace are alive together, but for an output
+written over an input that dies there.  Views take nothing and keep their storage alive; parameters,
+constants and inputs are always alive, outputs from where they are computed, but for values written
+over a parameter.  It agrees with `liveness.lifetimes` of the replayed program, without building
+that program, unless a schedule reads a parameter after its next value is there: then the replayed
+program needs room for both.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Simulator:
     `reads` and `writes` are the storages that each step touches and that steps compute (always-live
     ones left out), `bytes` their sizes, `work` the workspace of each step, `fixed` the bytes that
     are always alive, `live_out` the storages that stay to the end once they are computed.  Where an
-    instance of one of the storages `donates` of a step ends, what the step writes of `targets`
-    takes no bytes of its own; that is -1, which is no storage, where there are none.
+    instance of one of the storages `donates` of a step ends, the step's writes among `targets` take
+    no bytes of their own; that is -1, which is no storage, where there are none.
     """
 
     @classmethod

@@ -128,14 +128,13 @@ class Program:
     """Steps in order over numbered values, with every size known but the data-dependent ones.
 
     Values are known by their places in `values`: `inputs`, `outputs`, `loss`, and in `gradients` by
-    the name of what they are of.  `steps` run in order; `dims` are the sizes of symbols.
-    `constants` holds the data of values of kind `constant` and `host` (sizes, axes and other
-    numbers that stay on the host); parameters are looked up by name when the program is bound.
-    Of a subgraph's inputs the first `formal` are its own, the others are captured values.
-    `state` maps parameters and state to the outputs that are their values in the next step.
-    Buffers take a multiple of `alignment` bytes.  A program `is_grouped` where a plan says which
-    steps native kernels run as one (`program/fusion.py`).  Its steps have the workspaces of
-    `kernels`.
+    the names of their values.  `steps` run in order; `dims` are the sizes of symbols.  `constants`
+    holds the data of values of kind `constant` and `host` (sizes, axes and other numbers that stay
+    on the host); parameters are looked up by name when the program is bound.  Of a subgraph's
+    inputs the first `formal` are its own, the others are captured values.  `state` maps parameters
+    and state to the outputs that are their values in the next step.  Buffers take a multiple of
+    `alignment` bytes.  A program `is_grouped` where a plan says which steps native kernels run as
+    one (`program/fusion.py`).  Its steps have the workspaces of `kernels`.
     """
 
     values: tuple[Value, ...]

@@ -54,9 +54,9 @@ def flatten(
     """The program of a model whose input sizes are all known.
 
     Composites without a kernel are expanded first; the model itself is left as it is.  Without
-    `views` every node is a step, also those that only lay a value out again: that is for looking
-    at the graph, not for running it.  Native `kernels` run what they can, and need the workspace
-    for it; those of CuPy need that of a device's pieces, and `none`, of another runtime, none.
+    `views` every node is a step, also those that only lay a value out again: that is for looking at
+    the graph, not for running it.  Native `kernels` run all they can, and need the workspace for
+    it; those of CuPy need that of a device's pieces, and `none`, of another runtime, none.
 
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
@@ -77,7 +77,7 @@ def flatten(
 
 
 class _Flat:
-    """The state of one flattening: values by number, and what is known of each."""
+    """The state of one flattening: values by number, and the known facts of each."""
 
     def __init__(
         self,

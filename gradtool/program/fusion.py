@@ -158,7 +158,7 @@ def _after(operations: Iterable[Operation], count: int) -> Iterable[Operation]:
 def _operations(
     program: Program, step: Step, made: dict[int, int], count: int
 ) -> Iterable[Operation]:
-    """Those of a step, behind `count` others, some of which made what it reads."""
+    """The operations of a step, behind `count` others, some of which made its inputs."""
     specs = [None if v is None else program.values[v].spec for v in step.inputs]
     given: list[Symbol] = [
         ("made", made[v]) if v in made else ("leaf", v) for v in step.inputs if v is not None

@@ -1,9 +1,9 @@
-"""A program made for native kernels: which steps they run, and how images lie.
+"""A program made for native kernels: their steps, and the layout of images.
 
 Both follow from shapes, types, operators and attributes alone, before anything is planned: so bits
 depend on no plan.  An image lies channels last where all that touches it takes that and something
-wants it; values that elementwise steps tie together lie alike, and so do a value and what computes
-it again.
+wants it; values that elementwise steps tie together lie alike, and so do a value and its recomputed
+instances.
 """
 
 from __future__ import annotations

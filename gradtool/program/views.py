@@ -35,7 +35,7 @@ class Views:
     ) -> Sequence[Window] | None:
         """Offset and strides in bytes of each output on input 0; None if they must be computed.
 
-        `specs` and `out` are what is known of inputs and outputs, `strides` those of input 0.
+        `specs` and `out` are the known specs of inputs and outputs, `strides` those of input 0.
         """
         if any(s is None for s in out) or not _all_known(specs, found):
             return None

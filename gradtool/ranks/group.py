@@ -76,7 +76,7 @@ class Window:
 class Group:
     """Rank `rank` of `size`; this one is a process of its own.
 
-    `windows` are open, by what they are of; `step` is the one that training is in.
+    `windows` are open, by their tables; `step` is the one that training is in.
     """
 
     rank = 0
@@ -172,7 +172,7 @@ class Group:
         return self
 
     def at(self, step: int) -> None:
-        """Training begins a step: what is lost from now on is lost in it."""
+        """Begin a step of training: losses of ranks from now on are in it."""
         self.step = step
 
 

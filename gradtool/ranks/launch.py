@@ -42,7 +42,7 @@ _SIGNAL = re.compile(r"EXIT CODE: (\d+)|exited on signal (\d+)|signal (\d+)")
 
 
 def run(arguments: Sequence[str], ranks: int, out: Callable[[bytes], object]) -> None:
-    """Run a command of gradtool on some ranks; what rank 0 prints goes to `out`.
+    """Run a command of gradtool on some ranks; the output of rank 0 goes to `out`.
 
     Raises:
         UsageError: there is no MPI.

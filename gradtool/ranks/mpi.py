@@ -132,7 +132,7 @@ class Ranks(Group):
     def deliver(
         self, rows: Array, values: Array, cuts: Sequence[int], rooms: tuple[Array, Array]
     ) -> Iterator[tuple[Array, Array]]:
-        """Send each rank its rows and values; what came from each, in the order of ranks."""
+        """Send each rank its rows and values; return those received, in the order of ranks."""
         parts = [slice(*cuts[rank : rank + 2]) for rank in range(self.size)]
         others = [rank for rank in range(self.size) if rank != self.rank]
         byte, ranks = self._mpi.BYTE, self._inside
@@ -179,7 +179,7 @@ class Ranks(Group):
         os._exit(code)
 
     def close(self) -> None:
-        """Leave together: every rank is done, also with what it does alone."""
+        """Leave together: every rank is done, also with work of its own."""
         self.gather(np.array(0))
         self._leave()
         self._alarm.Free()

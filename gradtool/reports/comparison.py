@@ -79,7 +79,7 @@ def totals_table(found: Comparison) -> Table:
 
 
 def part_table(found: Comparison, part: Part, top: int) -> Table:
-    """The `top` largest movements of a part; tensors with what is different about them."""
+    """The `top` largest movements of a part; tensors with their differences."""
     rows = found.parts[part]
     rest = rows[top:]
     hidden = f"and {len(rest)} more: {_moved(sum(r.delta for r in rest), part)}" if rest else ""
@@ -111,7 +111,7 @@ def tables(found: Comparison, top: int) -> Iterator[Table]:
 
 
 def closing_lines(found: Comparison) -> list[str]:
-    """Below the tables: what did not move, what cannot be told, and what is counted."""
+    """Below the tables: the unchanged parts, the unknown ones, and the scope of the counts."""
     still = [_TITLES.get(part, part) for part, rows in found.parts.items() if not rows]
     lines = [f"nothing moved by {', '.join(still)}"] if still else []
     lines += [f"not compared: {line}" for line in found.unknown]

@@ -1,4 +1,4 @@
-"""The frontier of memory and work: what each budget costs, as a table, a plot and JSON."""
+"""The frontier of memory and work: the cost of each budget, as a table, a plot and JSON."""
 
 from __future__ import annotations
 

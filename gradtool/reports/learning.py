@@ -52,7 +52,7 @@ class Run:
 
     @classmethod
     def of(cls, name: str, entries: Iterable[Mapping[str, Any]]) -> Run:
-        """Of the entries of a journal, in their order; what they do not say is left out."""
+        """The run of a journal's entries, in their order; absent facts are left out."""
         run = cls(name)
         for entry in entries:
             run._add(entry)

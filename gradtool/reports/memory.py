@@ -173,7 +173,7 @@ def timeline(plan: Plan, width: int = 60, *, unicode: bool = True) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """The peak in one line: how much, at which step, and of what."""
+    """The peak in one line: its bytes, its step, and their regions."""
     steps = plan.program.steps
     where = "no steps"
     if steps:

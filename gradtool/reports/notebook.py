@@ -54,10 +54,10 @@ class Shown(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """A plan in numbers. Bytes, but for `steps`; all but `peak` are those at the peak step.
+    """A plan in numbers.  Bytes, but for `steps`; all but `peak` are those at the peak step.
 
     `model` is the name of the graph.  `activations`, `parameters` and `gradients` are regions of
-    the plan; `temporaries` are what backward computes beside gradients of parameters.
+    the plan; `temporaries` are backward's values beside gradients of parameters.
     """
 
     model: str

@@ -76,7 +76,7 @@ def picture(
     title: str, height: float, drawing: str, *, kind: str = "", hint: str = "",
     numbers: Table | None = None,
 ) -> str:  # fmt: skip
-    """A section with a drawing; `numbers` has what it shows, for readers of no pictures."""
+    """A section with a drawing; `numbers` has its data, for readers of no pictures."""
     said = f'<p class="hint">{shown(hint)}</p>' if hint else ""
     behind = ""
     if numbers is not None:

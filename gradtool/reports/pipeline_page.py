@@ -41,7 +41,7 @@ def pipeline_page(title: str, found: Pipeline, footer: str) -> str:
 
 
 def _step(found: Pipeline) -> str:
-    """All of the step: the turns, and what comes before and after them."""
+    """All of the step: the turns, and the intervals before and after them."""
     height = ROW * len(found.stages)
     end = found.step or 1.0
     marks = [(n / MARKS, format_seconds(end * n / MARKS)) for n in range(MARKS + 1)]

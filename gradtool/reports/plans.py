@@ -1,4 +1,4 @@
-"""The plans of a model side by side: what each takes, what it saves, what it computes again."""
+"""The plans of a model side by side: their peaks, their savings, their recomputed work."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ModelsDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Row:
-    """A plan in the table. `flops` are those of the whole step, `extra` what is computed again.
+    """A plan in the table.  `flops` are those of the whole step, `extra` those recomputed.
 
     `extra` is None where an operator of unknown cost runs again; `max_batch` None where nobody
     asked, 0 where not even a batch of 1 fits.
@@ -197,7 +197,7 @@ def closing_lines(models: Sequence[Sequence[Row]], *, unicode: bool) -> list[str
     """Below the table: the courses of the first plan and of one that saves, and the peak of that.
 
     It is rather one that computes something again than one that only reorders.  Of several models
-    there is neither.  The last line says what is counted.
+    there is neither.  The last line tells the scope of the counts.
     """
     unknown = [line for rows in models if (line := unknown_line(rows))]
     counted = footer([rows[0].plan for rows in models])

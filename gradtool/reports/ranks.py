@@ -36,7 +36,7 @@ class RanksRecord(Setup):
 
 @dataclass(frozen=True)
 class RankLayout:
-    """One rank: bytes of its arena by what they are for, and seconds of a step."""
+    """One rank: bytes of its arena by purpose, and seconds of a step."""
 
     shard: Annotated[Sharding, "What ranks have parts of in place of all."]
     parameters_bytes: Count

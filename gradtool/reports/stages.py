@@ -20,7 +20,7 @@ Beside = Literal["given", "sums", "update", "parts"]
 
 @dataclass(frozen=True)
 class StageLayout:
-    """A rank of a stage: bytes of its arena by what they are for, and seconds of a step."""
+    """A rank of a stage: bytes of its arena by purpose, and seconds of a step."""
 
     stage: Count
     first: Annotated[str, "The first forward node of the stage; none where it has none."]
@@ -98,10 +98,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A training in stages: what each takes, a step in time, and its seconds.
+    """A training in stages: the costs of each, a step in time, and its seconds.
 
-    `bubble` is the share of the turns' time in which stages wait for each other; `beside` is what
-    of the step is no turn.
+    `bubble` is the share of the turns' time in which stages wait for each other; `beside` are the
+    parts of the step other than turns.
     """
 
     stages: tuple[StageLayout, ...]
@@ -115,7 +115,7 @@ class Pipeline:
 
 
 def stages_table(found: Pipeline, title: str, footer: str) -> Table:
-    """A row for each stage: from which node to which, and what a rank of it takes."""
+    """A row for each stage: its first and last node, and the costs of a rank of it."""
     heads = ("in flight", *BYTES, "forward", "backward")
     rows = [
         (

@@ -39,7 +39,7 @@ class DoctorDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Fact:
-    """One line: what, its version or size (None where it is absent), and what to know or do."""
+    """One line: subject, version or size (None where it is absent), and a remark or remedy."""
 
     name: str
     value: str | None

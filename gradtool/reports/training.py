@@ -64,7 +64,7 @@ class GradDocument(Halves):
 def training_lines(
     training: TrainingGraph, source: str, files: Files, saved: Sequence[str] = ()
 ) -> list[str]:
-    """The lines for people: what was read, which loss, how many nodes, what was written."""
+    """The lines for people: the model, the loss, the number of nodes, the written file."""
     graph = training.model.graph
     nodes = (
         f"{training.forward_nodes} forward + {training.loss_nodes} loss + "

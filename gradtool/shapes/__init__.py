@@ -63,7 +63,7 @@ def is_declared(node: ir.Node) -> bool:
 
 
 def _settled(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> bool:
-    """Infer once; whether bodies were given what they were taken to be given."""
+    """Infer once; whether the arguments of bodies were as assumed."""
     try:
         _run(model, hidden)
     except ModelError:

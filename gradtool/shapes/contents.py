@@ -182,7 +182,7 @@ def _extreme(name: str) -> Callable[..., Dim]:
 def _least(formula: Callable[..., Any], *numbers: Dim) -> Dim:
     """A formula of numbers; None where sizes of 0 would make it another one.
 
-    The library takes every symbol for a positive number, and simplifies what it holds by that.
+    The library takes every symbol for a positive number, and simplifies its formulas by that.
     """
     told = [expression(each) for each in numbers]
     if any(each is None for each in told):

@@ -1,4 +1,4 @@
-"""Shapes of control flow: what a loop or a branch returns."""
+"""Shapes of control flow: the results of loops and branches."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Words, units, tables and TOML: what is said, wherever it is said."""
+"""Words, units, tables and TOML, shared by all messages."""

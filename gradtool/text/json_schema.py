@@ -2,7 +2,7 @@
 
 A record is a TypedDict or a dataclass. The description of a field is the text beside its type in
 `Annotated`, or its line among the attributes of the docstring, whose beginning is the description
-of the object; `Keywords` say what no type does.
+of the object; `Keywords` add constraints beyond the type.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def _block(every: Sequence[Column], cells: Rows, taken: Sequence[int], available
 
 
 def _widths(columns: Sequence[Column], rows: Rows, room: int, *, wraps: bool) -> tuple[int, ...]:
-    """Cells of each column: the longest cell, less what there is to give."""
+    """Cells of each column: the longest cell, less its possible shortening."""
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]

@@ -1,4 +1,4 @@
-"""Names are data: what a file calls a tensor is shown, never obeyed.
+"""Names are data: a tensor's name in a file is shown, never obeyed.
 
 A terminal obeys control characters, a reader is misled by bidirectional ones, a continuous
 integration runner obeys `::error::` at the start of a line and `##[error]` anywhere in it, a
@@ -43,8 +43,8 @@ _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
 def escape(name: str, medium: Medium = "terminal") -> str:
     r"""`name` made inert and visible: an escape character is written `\x1b`.
 
-    Escaping what is already escaped for a terminal changes nothing. For CSV it is the cell before
-    it is quoted; for JSON it is what stands between the quotes, and reads back as `name`.
+    Escaping a name already escaped for a terminal changes nothing. For CSV it is the cell before it
+    is quoted; for JSON it is the text between the quotes, and reads back as `name`.
     """
     if medium == "json":
         return json_text(name)[1:-1]

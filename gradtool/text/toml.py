@@ -13,7 +13,7 @@ def parsed(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
     """The tables in the text of a file.
 
     Raises:
-        UsageError: the text is no TOML, or holds what cannot be read.
+        UsageError: the text is no TOML, or holds an unreadable value.
     """
     try:
         return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""The `plan` of a case: a name, a file, or a table that says what `gradtool recompute` would."""
+"""The `plan` of a case: a name, a file, or a table of the options of `gradtool recompute`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _checked(choice: Choice) -> Choice:
     """The choice, whether or not it can be planned here.
 
     Raises:
-        UsageError: what it asks for can be planned nowhere.
+        UsageError: no machine can plan it.
     """
     with suppress(DeviceError):
         RecomputeOptions(**choice.without_optimizer().asked).plans()

@@ -32,7 +32,7 @@ class Table:
         return key in self.found
 
     def refuse(self, key: str, wanted: str) -> NoReturn:
-        """Raise UsageError: the value of a key is not what is wanted."""
+        """Raise UsageError: the value of a key is invalid."""
         raise UsageError(f"{self.where}: {key} is {_shown(self.found.get(key))}: write {wanted}")
 
     def text(self, key: str, default: str) -> str:

@@ -55,7 +55,7 @@ def keep_twins_apart(model: ir.Model) -> None:
 
     Two branches that begin at one gradient sum it alike, for their biases.  onnxruntime lets all
     read the first of the sums; the second is then a result that nobody waits for, runs at the very
-    end, and what it sums is held.
+    end, and its operands are held.
     """
     op, depths = Builder(model), depths_of(model.graph)
     known: dict[Hashable, ir.Node] = {}
@@ -85,8 +85,8 @@ def _key(node: ir.Node) -> Hashable | None:
 def hold_back(model: ir.Model) -> None:
     """Let each node of backward wait for the deepest gradient before it, in place.
 
-    Other runtimes compute what is put off when its operands are there, and hold it.  Nodes that
-    depend on this, or read nothing large, run when they are due whatever happens.
+    Other runtimes compute postponed nodes when their operands are there, and hold the results.
+    Nodes that depend on this, or read nothing large, run when they are due whatever happens.
     """
     op, depths = Builder(model), depths_of(model.graph)
     nodes = list(model.graph)
@@ -138,13 +138,12 @@ def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> i
 
 
 def _hold_clones(model: ir.Model, say: Callable[[str], object] | None) -> int:
-    """Let each connected group of clones wait. Returns how many groups do.
+    """Let each connected group of clones wait.  Returns how many groups do.
 
     They wait for the deepest value before them, and for the results of the model that are computed
-    between the clones before and them: runtimes put off weight gradients to the end, and hold what
-    those are made of.  `say` is told which groups cannot wait, a line for each reason: nothing is
-    computed from the inputs before them, or they read weights only, of which runtimes make
-    constants.
+    between the clones before and them: runtimes put off weight gradients to the end, and hold their
+    operands.  `say` is told which groups cannot wait, a line for each reason: nothing is computed
+    from the inputs before them, or they read weights only, of which runtimes make constants.
     """
     graph = model.graph
     depths = depths_of(graph)

@@ -24,7 +24,7 @@ IN_PLACE = frozenset({
 def name_places(graph: ir.Graph) -> None:
     """Declare the sizes of large values by name: one where a value may lie in another's place.
 
-    Sizes of others are left open, and what bodies are given and return.
+    Sizes of others are left open, and those of arguments and results of bodies.
     """
     numbers = itertools.count()
     for each, nodes in walk.by_graph(graph):

@@ -13,7 +13,7 @@ from gradtool.passes.ort_allocator.control_edges import SIZES
 def strip_barriers(model: ir.Model) -> int:
     """Take barriers out again, in place. Returns how many values were passed through one.
 
-    Metadata only tells where to look: what is taken out is proved to pass on what it reads.
+    Metadata only tells where to look: a removed barrier is proved to pass on its operand.
     """
     graph = model.graph
     marked = [node for node in walk.nodes(graph) if BARRIER in notes(node)]

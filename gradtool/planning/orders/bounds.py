@@ -17,7 +17,7 @@ FREE, RUN, WAITS = 0, 1, 2
 
 
 def working_set(graph: StepGraph) -> int:
-    """Bound a: what the largest step needs by itself, and what must be there at the end.
+    """Bound a: the bytes of the largest step by itself, and of the results at the end.
 
     A step that may write over an input is counted as if it did.
     """
@@ -30,8 +30,8 @@ def working_set(graph: StepGraph) -> int:
 class OrderBound:
     """A lower bound of the peak of every order, in bytes.
 
-    `complete` says whether every step was asked; for each step, `needs` is no less than what must
-    be alive while it runs, and as much where it was asked; `orders` hold that little.
+    `complete` says whether every step was asked; for each step, `needs` is no less than the bytes
+    alive while it runs, and as much where it was asked; `orders` hold that little.
     """
 
     bytes: int

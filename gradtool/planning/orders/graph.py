@@ -1,4 +1,4 @@
-"""A program as orders see it: what must run before what, and the storages that steps touch.
+"""A program as orders see it: precedence, and the storages touched by steps.
 
 Orders here run every step once.  Steps that may not run twice, above all those that draw at random,
 keep their order among each other, so that every order computes the same bits.
@@ -61,7 +61,7 @@ class StepGraph:
     def _index(self) -> None:
         """The same as arrays, lists as pairs: (storage, reader), (before, after), (taker, taken).
 
-        `held` is what a step touches together with its workspace.
+        `held` are the bytes a step touches together with its workspace.
         """
         self.sizes = np.array(self.size, dtype=np.int64)
         self.makers = np.array(self.maker, dtype=np.int64)

@@ -1,7 +1,7 @@
 """Addresses for buffers of known size and lifetime, without overlap of live ones.
 
-The largest load is the least that an arena can take, and real training graphs reach it.
-Packing stops on counted work, so a plan does not depend on the machine or on what is installed.
+The largest load is the least that an arena can take, and real training graphs reach it. Packing
+stops on counted work, so a plan does not depend on the machine or on installed packages.
 """
 
 from gradtool.planning.packing.pack import PLAN, Effort, Packing, pack, place

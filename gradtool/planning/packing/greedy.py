@@ -14,7 +14,7 @@ MOST = 600_000_000
 
 
 def greedy(problem: Problem) -> Iterator[tuple[Numbers, str]]:
-    """Offsets, and how they were found; what is best on training graphs comes first.
+    """Offsets, and their method; the best ones on training graphs come first.
 
     At least two packings, and more while they look at no more than `MOST` pairs of buffers.
     """

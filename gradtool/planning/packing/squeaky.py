@@ -1,6 +1,6 @@
 """Packing again and again: half of the work in several ways, the other half in the best two.
 
-What little the smallest buffers take is left out, and placed last: they find room anywhere.
+The smallest buffers, a small part, are left out, and placed last: they find room anywhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The points of a frontier: one schedule for each of many budgets, searched from the top down.
 
-The points lie evenly between what the order without recompute takes and what every schedule takes.
+The points lie evenly between the peak without recompute and the lower bound of every schedule.
 Each search begins at the cheapest schedule of the point above, and at those of minimum cuts and
 segments; on the way up again, each begins at one of less memory.  Effort is counted in entries that
 are looked at; nothing depends on the clock.
@@ -116,7 +116,7 @@ class BudgetPoints:
         return found + cuts
 
     def _stepped(self, budget: int, above: int, found: list[State], cuts: list[State]) -> bool:
-        """Whether a point was reached from the one above; what is there is added."""
+        """Whether a point was reached from the one above; the schedules there are added."""
         start = cheapest(found, above) or self.plain
         known = cheapest(found, budget)
         best = self._seeking.within(budget, start, known, found, self._share)[:1]

@@ -28,7 +28,7 @@ def peak_of(state: State) -> int:
 class Frontier:
     """The answers for all budgets, and for all amounts of work.
 
-    `size` is what a schedule takes, in bytes; no less than its peak.
+    `size` is a schedule's size, in bytes; no less than its peak.
     """
 
     def __init__(self, points: BudgetPoints, size: Callable[[State], int] = peak_of) -> None:

@@ -1,4 +1,4 @@
-"""Less work within a budget: what there is room for is kept, and what is found is disturbed."""
+"""Less work within a budget: values kept where there is room, and schedules disturbed."""
 
 from __future__ import annotations
 

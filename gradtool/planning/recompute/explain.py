@@ -1,4 +1,4 @@
-"""Why a value is kept: who reads it, how long it lives, what computing it again would take."""
+"""Explanation of residuals: the readers of a value, its lifetime, the cost of recomputing it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class ForwardGraph:
     """Forward steps by number, and the storages between them; constants count as attributes.
 
     `forward` are the steps in file order, `may` those that may run twice, `ends` those that compute
-    an output or what no forward step reads.  `reads` and `writes` are the storages of each,
+    an output or a value that no forward step reads.  `reads` and `writes` are the storages of each,
     `sources` the forward steps that it reads from, `targets` those that read from it.  `readers`
     are all steps that need the data of a storage, and not its shape alone; `beside` the forward
     ones among them.  `bytes` are full sizes by value, those of inputs and views included.

@@ -30,8 +30,8 @@ class Work:
 class Outcome:
     """A schedule by the simulator.  Bytes are those of the busiest step, all regions included.
 
-    `keep_peak` is the peak without any recompute, `clones` how many steps run again and `extra`
-    what these cost; `total` is the work of a step in which nothing runs again.
+    `keep_peak` is the peak without any recompute, `clones` the number of recomputed steps and
+    `extra` their cost; `total` is the work of a step in which nothing runs again.
     """
 
     schedule: Schedule

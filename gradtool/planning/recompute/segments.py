@@ -1,4 +1,4 @@
-"""Recompute by segments: checkpoints cut the forward part, and what lies between runs again.
+"""Recompute by segments: checkpoints cut the forward part, and the steps between them run again.
 
 Source: the recompute pass of Paddle (`RecomputeOptimizer`) and Chen et al. 2016
 (arXiv:1604.06174), section 3.  We differ in that the clones of a segment are made one by one, each

@@ -1,8 +1,8 @@
 """The peak of a schedule whose clones come and go in groups, kept up to date group by group.
 
 The positions are those of the schedule with every clone in it; where a clone is out, nothing runs.
-For any choice of groups `profile` is what `Simulator.profile` says of the order that is left, which
-a test holds it to; `Simulator` still has the last word on what a search finds.
+For any choice of groups `profile` equals `Simulator.profile` of the remaining order, which a test
+ensures; `Simulator` still has the last word on the results of a search.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ABSENT = -(1 << 62)
 class Toggles:
     """An order whose positions of each group are in or out; everything is in at first.
 
-    `groups` are positions of `order`; what is in no group stays in.
+    `groups` are positions of `order`; positions of no group stay in.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Toggles:
             self.change[last + 1] -= bytes_
 
     def _weigh(self, position: int) -> None:
-        """Bytes at a position beside the storages alive there: workspace, less what is shared."""
+        """Bytes at a position beside the storages alive there: workspace, less the shared bytes."""
         step = self.order[position]
         self.extra[position] = ABSENT
         if self.present[position]:

@@ -1,4 +1,4 @@
-"""A program whose steps may run again: what that costs, and the schedules that it allows."""
+"""A program with recomputable steps: their costs, and the valid schedules."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class CostModel:
 
     @cached_property
     def links(self) -> list[int]:
-        """By place, how much a line keeps of a run: itself, what it reads, what is read of it."""
+        """By place, the links a line keeps of a run: itself, its reads, its readers."""
         return [1 + len(r) + len(f) for r, f in zip(self.reads, self.fleeting, strict=True)]
 
     @cached_property

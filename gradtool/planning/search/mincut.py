@@ -100,7 +100,7 @@ class Instant:
     def choose(self, price: Fraction | None) -> tuple[Choice, Fraction]:
         """The cheapest choice at a price per byte (None: fewest bytes), and a bound of its value.
 
-        The second is less than the value of the cut by no more than what rounding takes.
+        The second is less than the value of the cut by no more than the rounding.
         """
         return self._graph.cut(price)
 
@@ -131,7 +131,7 @@ class Instant:
 
 
 class _Graph:
-    """The arcs of an instant's cut: source → needed storage → its step → what that reads."""
+    """The arcs of an instant's cut: source → needed storage → its step → the reads of the step."""
 
     def __init__(self, instant: Instant) -> None:
         self.work = work = instant.work

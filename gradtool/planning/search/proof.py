@@ -12,7 +12,7 @@ class Proof:
     `budget` is in bytes of arena, `least` bytes below which there is no plan that runs no more than
     `allowed` again (None: whatever it runs).  `extra`, `bound`, `total` and `allowed` are in
     `unit`: recomputed work, its least within the budget, one step without recompute, and the work
-    asked for. `which_bound` names the proof of the bound, `how` the origin of the plan.  A plan
+    asked for.  `which_bound` names the proof of the bound, `how` the origin of the plan.  A plan
     that is `cut_short` depends on the clock, which decided how far to search: on another machine it
     may be another one.  A plan proven to be the best is not cut short.
     """

@@ -1,4 +1,4 @@
-"""Verdicts of the gate for people and for machines: a table, JSON, Markdown, and what CI reads."""
+"""Verdicts of the gate for people and for machines: a table, JSON, Markdown, and formats of CI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdicts for machines; `gradtool schema check` is what they look like."""
+"""The verdicts for machines; `gradtool schema check` prints their schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdicts as JUnit XML: a test case each, and its metrics as what the test printed.
+"""The verdicts as JUnit XML: a test case each, and its metrics as the test's output.
 
 There is no time in it: the same verdicts are the same bytes.
 
