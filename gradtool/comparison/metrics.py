@@ -31,7 +31,7 @@ class Metric:
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {
         "peak": Metric("bytes", "the arena: all that a step needs"),
-        "total": Metric("bytes", "the arena and what kernels take beside it"),
+        "total": Metric("bytes", "the arena and the scratch of kernels"),
         "load": Metric("bytes", "the most that is alive at once"),
         "activations": Metric(
             "bytes", "the most that activations, backward temporaries and workspace take at once"
@@ -42,12 +42,12 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         "parameters": Metric("bytes", "what is trained"),
         "state": Metric("bytes", "running statistics and the state of an optimizer"),
         "inputs": Metric("bytes", "inputs and labels"),
-        "flops": Metric("FLOPs", "work of a step, what is computed again included"),
-        "extra-flops": Metric("FLOPs", "work of what is computed again"),
+        "flops": Metric("FLOPs", "work of a step, recompute included"),
+        "extra-flops": Metric("FLOPs", "recomputed work"),
         "nodes": Metric("steps", "steps that run, those that run again included"),
         "recomputed": Metric("steps", "steps that run again"),
         "measured-arena": Metric("bytes", "the last byte that a run on the CPU changed", True),
-        "measured-peak": Metric("bytes", "the same, and what the run took beside it", True),
+        "measured-peak": Metric("bytes", "the same, and the other bytes of the run", True),
     }
 )
 

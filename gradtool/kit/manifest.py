@@ -75,14 +75,14 @@ class ValueRecord(TypedDict):
 class InputRecord(ValueRecord):
     """An input."""
 
-    default: NotRequired[Annotated[float, "What to feed where nobody says otherwise."]]
+    default: NotRequired[Annotated[float, "The default value to feed."]]
 
 
 class InterfaceRecord(TypedDict):
     """A pure function."""
 
     file: str
-    inputs: Annotated[list[InputRecord], "What is fed besides the state."]
+    inputs: Annotated[list[InputRecord], "The inputs besides the state."]
     state: Annotated[list[str], "The tensors of the state that it takes, by name."]
     outputs: list[ValueRecord]
 
@@ -92,7 +92,7 @@ class TensorRecord(TypedDict):
 
     name: Annotated[str, "Its name as an input, and in the safetensors file."]
     next: Annotated[str, "The output of the step that is fed as `name` to the next one."]
-    role: Annotated[Role, "What an optimizer remembers is of no use but to train on."]
+    role: Annotated[Role, "The state of an optimizer is of no use but to train on."]
     type: Annotated[str, Keywords(enum=[*safetensors.TYPES])]
     shape: list[Count]
     file: Annotated[str, "Its bytes in C order, little-endian, and nothing else."]

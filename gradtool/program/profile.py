@@ -32,7 +32,7 @@ class ProfileDocument(TypedDict):
     kernels: NotRequired[
         Annotated[
             Kernels | None,
-            "What was measured; exact: native kernels with exact convolutions. "
+            "The measured kernels; exact: native ones with exact convolutions. "
             "Older files do not say.",
         ]
     ]

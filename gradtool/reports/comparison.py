@@ -27,8 +27,8 @@ class MovedRecord(TypedDict):
     name: str
     before: Annotated[Count | None, "Null where this side has no such thing."]
     now: Annotated[Count | None, "Null where this side has no such thing."]
-    moved: Annotated[int, "How much more it is now."]
-    why: NotRequired[Annotated[str, "Of a tensor: what is different about it."]]
+    moved: Annotated[int, "The growth."]
+    why: NotRequired[Annotated[str, "Of a tensor: its difference."]]
 
 
 class ComparisonRecord(TypedDict):
@@ -41,11 +41,11 @@ class ComparisonRecord(TypedDict):
     ]
     parts: Annotated[
         dict[Part, list[MovedRecord]],
-        "What both sides know, and of it what moved, the most first: bytes at the peak step, of "
-        "a node how many times it runs again.",
+        "The common parts and their differences, the largest first: bytes at the peak step, of a "
+        "node the number of its recomputations.",
     ]
     renamed_tensors: Count
-    unknown: Annotated[list[str], "What is not compared, and why."]
+    unknown: Annotated[list[str], "The parts not compared, and why."]
 
 
 class CompareDocument(TypedDict):

@@ -44,10 +44,8 @@ class Entry:
     onnxruntime: Annotated[Runs, "Whether the stock one runs it on the CPU."]
     cuda: Literal["cupy", "host", "no"]
     types: str
-    kept: Annotated[
-        tuple[str, ...] | None, "What the gradient reads of forward; null where it is not known."
-    ]
-    conventions: Annotated[tuple[str, ...], "What is chosen where mathematics leaves a choice."]
+    kept: Annotated[tuple[str, ...] | None, "The residuals of the gradient; null if unknown."]
+    conventions: Annotated[tuple[str, ...], "The convention where mathematics leaves a choice."]
 
 
 class RegisteredDocument(TypedDict):

@@ -31,23 +31,23 @@ class RanksRecord(Setup):
 
     model: str
     ranks: Annotated[int, Keywords(minimum=2)]
-    dims: Annotated[dict[str, int], "Sizes that nobody gave, and what they were taken for."]
+    dims: Annotated[dict[str, int], "Sizes that nobody gave, and their assumed values."]
 
 
 @dataclass(frozen=True)
 class RankLayout:
     """One rank: bytes of its arena by purpose, and seconds of a step."""
 
-    shard: Annotated[Sharding, "What ranks have parts of in place of all."]
+    shard: Annotated[Sharding, "The values sharded over ranks."]
     parameters_bytes: Count
     gradients_bytes: Annotated[Count, "The sums of gradients."]
     state_bytes: Annotated[Count, "The state of the optimizer that a rank holds."]
     rest_bytes: Annotated[Count, "Everything else that a step holds at once."]
     peak_bytes: Annotated[Count, "The bytes of a rank's arena: the four before together."]
-    sent_bytes: Annotated[Count, "What a rank sends in a step."]
+    sent_bytes: Annotated[Count, "Bytes sent by a rank in a step."]
     computing_seconds: Annotated[Amount, "Without waiting for others."]
     sending_seconds: Annotated[Amount, "Of all that goes over the link."]
-    step_seconds: Annotated[Amount, "With what backward covers of that."]
+    step_seconds: Annotated[Amount, "With sending overlapped by backward."]
 
 
 class RanksDocument(RanksRecord):

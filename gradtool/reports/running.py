@@ -34,7 +34,7 @@ class MeasuredRecord(TypedDict):
     peak_bytes: Count
     arena_high_water_bytes: Annotated[Count, "The last byte of the arena that changed."]
     outside_arena_bytes: Annotated[Count, "The most that was allocated beside the arena."]
-    retained_bytes: Annotated[int, "What was not freed after the step."]
+    retained_bytes: Annotated[int, "Bytes not freed after the step."]
     dynamic_bytes: Annotated[Count, "Values whose sizes depend on data."]
     step_seconds: float
 
@@ -50,21 +50,21 @@ class RunDocument(TypedDict):
     gradients: Annotated[dict[str, ArrayRecord], "By the name of the value."]
     outputs: NotRequired[dict[str, ArrayRecord]]
     planned_bytes: NotRequired[Count]
-    arena_bytes: NotRequired[Annotated[Count, "What was allocated for the step."]]
+    arena_bytes: NotRequired[Annotated[Count, "Bytes allocated for the step."]]
     adapted_bytes: NotRequired[Count]
     ort_peak_bytes: NotRequired[
         Annotated[
             Count,
-            "What onnxruntime took beside inputs and weights: the high-water mark of its process.",
+            "Bytes of onnxruntime beside inputs and weights: the high-water mark of its process.",
         ]
     ]
     ort_live_bytes: NotRequired[
         Annotated[
-            Count, "The same with nothing held that is not in use: what was allocated at once."
+            Count, "The same with nothing held that is not in use: the most allocated at once."
         ]
     ]
     ort_planned_bytes: NotRequired[
-        Annotated[Count, "What our executor is planned to take beside inputs and weights."]
+        Annotated[Count, "Planned bytes of our executor beside inputs and weights."]
     ]
     measured: NotRequired[MeasuredRecord]
 

@@ -18,7 +18,7 @@ class SavingRecord(TypedDict):
     """A training graph with nothing done to it, with masks, or with hoisting as well."""
 
     step: Step
-    crossing_bytes: Annotated[Count, "What backward keeps of forward."]
+    crossing_bytes: Annotated[Count, "The residuals of backward."]
     unsized: Annotated[Count, "Values of unknown size that cross as well."]
     total_bytes: Annotated[Count | None, "The planned peak; null where sizes are open."]
     moved: Annotated[dict[str, Count], "Nodes that forward computes for backward, by operator."]

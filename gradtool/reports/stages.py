@@ -32,7 +32,7 @@ class StageLayout:
     rest_bytes: Annotated[Count, "Everything else that a step holds at once."]
     peak_bytes: Annotated[Count, "The bytes of a rank's arena: the four before together."]
     sent_bytes: Annotated[
-        Count, "What a rank of it sends in a step, to other stages and to its replicas."
+        Count, "Bytes sent by a rank of it in a step, to other stages and to its replicas."
     ]
     forward_seconds: Annotated[Amount, "Of one micro-batch."]
     backward_seconds: Annotated[Amount, "Of one micro-batch."]
@@ -64,7 +64,7 @@ class StagesDocument(RanksRecord):
     replicas: Annotated[Positive, "Ranks that have the same stage."]
     shard: Annotated[
         Literal["none", "optimizer"],
-        "What replicas have parts of: nothing, or the optimizer's state.",
+        "The values sharded over replicas: nothing, or the optimizer's state.",
     ]
     step_seconds: Amount
     bubble: Annotated[
@@ -76,7 +76,7 @@ class StagesDocument(RanksRecord):
     turns: list[TurnRecord]
     beside: Annotated[
         list[BesideRecord],
-        "What of the step is no turn: shared parameters that come from an earlier stage, the wait "
+        "The step beside turns: shared parameters that come from an earlier stage, the wait "
         "for gradients of other replicas, the update, and parts that replicas give each other.",
     ]
     written: Annotated[dict[str, Count], "The bytes of each file that was written, by its path."]

@@ -28,7 +28,7 @@ class FactRecord(TypedDict):
 
     name: str
     value: Annotated[str | None, "Null where it is absent."]
-    note: Annotated[str, "What to know, or to do."]
+    note: Annotated[str, "A remark, or a remedy."]
 
 
 class DoctorDocument(TypedDict):

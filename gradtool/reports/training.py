@@ -35,7 +35,9 @@ class Halves(TypedDict):
     """The fields of a split graph."""
 
     backward: NotRequired[Annotated[str, "With --split: the other file."]]
-    saved: NotRequired[Annotated[list[str], "With --split: what forward returns for backward."]]
+    saved: NotRequired[
+        Annotated[list[str], "With --split: the residuals that forward returns for backward."]
+    ]
 
 
 class GradDocument(Halves):

@@ -31,7 +31,7 @@ class Again:
 
     steps: Annotated[tuple[str, ...], "Those that would run again, in order."]
     work: Work
-    held: Annotated[tuple[str, ...], "What would be kept longer."]
+    held: Annotated[tuple[str, ...], "Values kept longer for it."]
     held_bytes: Count
 
 
@@ -42,7 +42,7 @@ class Place:
     `at_peak` says whether it is held at the busiest step.
     """
 
-    name: Annotated[str, "What reports call it: the value that lies there at the peak."]
+    name: Annotated[str, "Its name in reports: the occupant at the peak."]
     first: Count
     last: Count
     also: Annotated[tuple[str, ...], "The other values."]

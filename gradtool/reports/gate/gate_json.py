@@ -35,7 +35,7 @@ class JudgedRecord(CaseRecord):
     changes: Annotated[Sequence[Change], "The metric that decides first."]
     reasons: list[str]
     notes: list[str]
-    grown: Annotated[Sequence[Grown], "What made the first metric grow, in its unit."]
+    grown: Annotated[Sequence[Grown], "The causes of the first metric's growth, in its unit."]
 
 
 class CheckDocument(TypedDict):
