@@ -108,7 +108,7 @@ _HOMES = dict.fromkeys(
 # Who plays which role for the rooms below.
 provide("bodies", "gradtool.exec.bodies")
 provide("evaluate", "gradtool.exec.constant_folding:evaluate")
-provide("rules", "gradtool.ops.gradients:rules")
+provide("rules", "gradtool.ops.gradients:RULES")
 provide("timing", "gradtool.exec.timing:at_random")
 
 

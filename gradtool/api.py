@@ -51,8 +51,9 @@ from gradtool.workloads.opening import load
 from gradtool.workloads.options import documented
 from gradtool.workloads.plan_files import PlanFile
 from gradtool.workloads.plans import form_of
-from gradtool.workloads.rewriting import Graph, Rewritten, mirror, model_of, recompute
 from gradtool.workloads.rewriting import frontier as frontier_of
+from gradtool.workloads.rewriting import mirror, recompute
+from gradtool.workloads.rewritten import Graph, Rewritten, model_of
 from gradtool.workloads.run_options import RunOptions
 from gradtool.workloads.training import TrainingGraph, training_graph
 

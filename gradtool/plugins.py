@@ -9,13 +9,23 @@ from collections.abc import Callable, Collection, MutableMapping
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradtool.errors import GradtoolWarning, UsageError
 
 RULES = "gradtool.rules"
 KERNELS = "gradtool.kernels"
 LOSSES = "gradtool.losses"
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+def entries(group: str) -> list[EntryPoint]:
+    """The entry points of a group, by name."""
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=group), key=lambda e: (e.name, e.value))
 
 
 def load_plugins(
@@ -28,11 +38,9 @@ def load_plugins(
     What is registered while a plug-in loads stays; a plug-in that raises is named in a
     warning, and what it registered before is taken back.
     """
-    from importlib.metadata import entry_points
-
     from gradtool.text.names import escape
 
-    for entry in sorted(entry_points(group=group), key=lambda e: (e.name, e.value)):
+    for entry in entries(group):
         before = {key: list(versions) for key, versions in registry.items()}
         try:
             use(entry.name, entry.load())

@@ -22,8 +22,8 @@ from gradtool import api
 from gradtool.exec.differences import results
 from gradtool.exec.feeds import defaults, sizes
 from gradtool.exec.ort_agreement import TOLERANCE
+from gradtool.graph.stages import is_clone
 from gradtool.passes.ort_allocator import control_edges
-from gradtool.passes.ort_allocator.barrier import is_clone
 from gradtool.passes.widen import widen
 from gradtool.program.bind_dims import bound
 

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import gates
 import pytest
@@ -8,6 +9,8 @@ from gradtool import __version__
 from gradtool.commands import group
 from gradtool.workloads import opening
 
+SAMPLES = Path(__file__).parents[1] / "samples"
+MOST_MODULES = 290  # of gradtool, in `grad` of the CNN
 HEAVY = ("numpy", "onnx", "onnx_ir", "rich", "scipy", "onnxruntime", "sympy")
 IMPORTS = """
 import sys
@@ -31,6 +34,21 @@ def test_help_imports_nothing_heavy(command):
     arguments = [command, "--help"] if command else ["--help"]
 
     assert imported_by(*arguments) == "[] 0"
+
+
+def test_grad_imports_what_the_graph_and_its_options_need(tmp_path):
+    program = (
+        "import sys; from gradtool.cli import run; run(sys.argv[1:]); "
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    arguments = ["grad", SAMPLES / "cnn.onnx", "-o", tmp_path / "made.onnx"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    tops = [name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()]
+
+    assert tops.count("gradtool") <= MOST_MODULES
+    assert not {"scipy", "rich"} & set(tops)
 
 
 @pytest.mark.parametrize("command", group.COMMANDS)

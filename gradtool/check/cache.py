@@ -18,7 +18,7 @@ from gradtool.check.data_files import locations
 from gradtool.comparison.metrics import Metrics
 from gradtool.io import contained
 from gradtool.io.remembered import PLANS
-from gradtool.plugins import KERNELS, LOSSES, RULES
+from gradtool.plugins import KERNELS, LOSSES, RULES, entries
 from gradtool.text.version import VERSION
 
 _LIBRARIES = ("numpy", "scipy", "onnx", "onnx-ir", "onnx-shape-inference")
@@ -91,7 +91,7 @@ def _versions() -> Iterator[str]:
         with suppress(metadata.PackageNotFoundError):
             yield f"{name} {metadata.version(name)}"
     for group in (RULES, KERNELS, LOSSES):
-        for entry in sorted(metadata.entry_points(group=group), key=lambda e: (e.name, e.value)):
+        for entry in entries(group):
             yield f"{group} {entry.name} {entry.value} {entry.dist and entry.dist.version}"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx
 
     from gradtool.check import Case
-    from gradtool.workloads.rewriting import Graph
+    from gradtool.workloads.rewritten import Graph
 
 LONGEST = 60  # characters of a name
 SHOWN = 5  # tensors below a failure
@@ -93,7 +93,7 @@ def _write(model: Any, path: Path) -> None:
     import onnx_ir as ir
 
     from gradtool.workloads.export import save
-    from gradtool.workloads.rewriting import Rewritten
+    from gradtool.workloads.rewritten import Rewritten
     from gradtool.workloads.training import TrainingGraph
 
     if isinstance(model, onnx.ModelProto):

@@ -10,7 +10,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gradtool.commands.help_page import grouped
 from gradtool.commands.option_rules import Said, refuse
 from gradtool.commands.output import Reporter
 from gradtool.errors import UsageError
@@ -125,6 +124,8 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, many of them in groups."""
+        from gradtool.commands.help_page import grouped
+
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
         records = {p: record for p in options if (record := p.get_help_record(ctx))}
         for title, shown in grouped(list(records)).items():

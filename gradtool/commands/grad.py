@@ -87,8 +87,6 @@ def command(
     MODEL is an ONNX file (.onnx, or .onnxtxt as text), or - for standard input.
     """
     from gradtool.commands.writing import require_models
-    from gradtool.passes.parameters_as_inputs import parameters_as_inputs
-    from gradtool.passes.split import split as split_model
     from gradtool.workloads.export import save, save_split
 
     asked = meant(call, [model], Sizes(dims, shapes, batch, values), options, sized=False)
@@ -99,8 +97,14 @@ def command(
         call.reporter, loaded, filled(GradOptions, asked.options, loss_seed=split)
     )
     if params_as_inputs:
+        from gradtool.passes.parameters_as_inputs import parameters_as_inputs
+
         parameters_as_inputs(training.model)
-    halves = split_model(training.model) if split else None
+    halves = None
+    if split:
+        from gradtool.passes.split import split as split_model
+
+        halves = split_model(training.model)
     how: dict[str, Any] = {
         "force": force,
         "external_data": external_data,

@@ -25,7 +25,7 @@ from gradtool.workloads.names import KEEP
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.kit.write import Kit
-    from gradtool.workloads.rewriting import Graph
+    from gradtool.workloads.rewritten import Graph
 
 
 @as_command("kit")

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradtool.commands.plans import Plans, plan, show
 from gradtool.operators.kernel_sets import NONE
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
+    from gradtool.commands.plans import Plans
     from gradtool.commands.workloads import Opened
     from gradtool.io import layout
     from gradtool.reports.plans import PlansDocument
@@ -24,6 +24,7 @@ def write(
 
     Into a file that ends in `.json` goes the plan itself.
     """
+    from gradtool.commands.plans import plan
     from gradtool.workloads import plan_files, plans, strategies
     from gradtool.workloads.export import save
     from gradtool.workloads.ort_options import how_to_load
@@ -133,4 +134,6 @@ def _show(reporter: Reporter, both: Plans, written: tuple[str, int], form: str) 
         document: PlansDocument = {**both.document(), "written": path, "bytes": size}
         reporter.json(document)
     else:
+        from gradtool.commands.plans import show
+
         show(reporter, both, form, {path: size})

@@ -10,7 +10,7 @@ from gradtool.errors import UsageError
 from gradtool.exec.run import planned
 from gradtool.operators.kernel_sets import Asked
 from gradtool.planning.plan import Plan
-from gradtool.workloads.rewriting import Graph, Rewritten, model_of
+from gradtool.workloads.rewritten import Graph, Rewritten, model_of
 
 Side = Graph | Plan | str | os.PathLike[str]
 

@@ -18,8 +18,9 @@ import onnx_ir as ir
 
 from gradtool.emit.idioms import Idioms
 from gradtool.errors import ModelError
+from gradtool.graph import composites
 from gradtool.graph.attributes import attribute
-from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.composites import DOMAIN
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.predicates import is_float, is_tensor
@@ -76,7 +77,6 @@ class Builder(Idioms):
         self.context = ShapeInferenceContext(model.graph.opset_imports, policy="override")
         self.context.reserve_symbol_names(self.names.symbols)
         self._memo = Memo(self.context)
-        self._composites = composites()
         self._rule = cache(partial(_shape_rule, self.opset))
         self.folding = Folding(model)
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
@@ -117,7 +117,7 @@ class Builder(Idioms):
 
         The type and shape of a single output are those of `like`, where they can't be inferred.
         """
-        known = self._composites.get(op_type)
+        known = composites.find(op_type)
         domain = DOMAIN if known else ""
         count = outputs or (known.outputs if known else 1)
         while not known and inputs and inputs[-1] is None:  # which onnxruntime may take for present

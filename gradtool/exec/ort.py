@@ -28,6 +28,7 @@ from gradtool.exec.feeds import require
 from gradtool.exec.results import Result
 from gradtool.exec.run import planned
 from gradtool.graph.training_info import TrainingInfo
+from gradtool.io.arrays import save as save_arrays
 from gradtool.ops.composites.calls import inline
 from gradtool.ops.composites.dead_outputs import drop_unread
 from gradtool.passes.ort_allocator.barrier import barrier
@@ -63,7 +64,7 @@ def execute(
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         place = Path(folder)
         io.save(model, place / "model.onnx", finish=_finish)
-        io.save_arrays(place / "inputs.npz", feeds)
+        save_arrays(place / "inputs.npz", feeds)
         measured = _measured(place, repeat, ort_options.LEAN)
         live = _measured(place, 1, {**ort_options.LEAN, **LIVE}) if measure else {}
         with np.load(place / "outputs.npz", allow_pickle=False) as found:
@@ -127,7 +128,7 @@ def _work(folder: str, repeat: int, options: Mapping[str, Any]) -> None:
         results += session.run(names, feeds)
         taken.append(time.perf_counter() - began)
     peak = ort_memory.growth(start)
-    io.save_arrays(place / "outputs.npz", dict(zip(names, results, strict=True)))
+    save_arrays(place / "outputs.npz", dict(zip(names, results, strict=True)))
     measured = {"seconds": float(np.median(taken)), "peak_bytes": peak}
     sys.stdout.write(json.dumps(measured) + "\n")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Concatenate, TypeVar
 
 import onnx_ir as ir
@@ -48,7 +47,7 @@ class Composite:
         return self.name
 
 
-_COMPOSITES = Registry[Composite]("body", "gradient")
+_COMPOSITES = Registry[Composite]("composites", "body", "gradient", function="body")
 
 
 def composite(
@@ -86,8 +85,34 @@ def composite(
     return register
 
 
-@cache
+def find(name: str) -> Composite | None:
+    """The composite of a name, or None."""
+    return _extended().find(DOMAIN, name, 1)
+
+
+def named(name: str) -> Composite:
+    """The composite of a name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    found = find(name)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
+def names() -> list[str]:
+    """The names of all composites; none is imported for it."""
+    return _extended().names(DOMAIN)
+
+
 def composites() -> dict[str, Composite]:
-    """Every registered composite by name, those of plug-ins for rules included."""
-    provided("rules")()  # which plug-ins bring theirs with
-    return {entry.name: entry for entry in _COMPOSITES.entries()}
+    """Every registered composite by name."""
+    return {entry.name: entry for entry in _extended().entries()}
+
+
+def _extended() -> Registry[Composite]:
+    """The registry, with what plug-ins for rules bring."""
+    provided("rules").extend()
+    return _COMPOSITES

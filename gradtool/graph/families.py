@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+CONTRIB, ML, PREVIEW = "com.microsoft", "ai.onnx.ml", "ai.onnx.preview.training"  # domains
+
 FAMILIES = (
     "elementwise",
     "activation",

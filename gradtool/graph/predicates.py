@@ -10,6 +10,7 @@ NO_DATA = frozenset({"Shape", "Size", "EyeLike"})
 # Cached: each predicate of a type makes a set of all its like.
 FLOATS = frozenset(kind for kind in ir.DataType if kind.is_floating_point())
 HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+SIZES = (ir.DataType.INT32, ir.DataType.INT64)  # of shapes, axes and indices
 INTEGERS = frozenset(kind for kind in ir.DataType if kind.is_integer())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import HOISTED, SOURCE, STAGE, notes
+from gradtool.graph.metadata import BARRIER, HOISTED, SOURCE, STAGE, notes
 from gradtool.graph.training_info import TrainingInfo
 
 INNER = "gradtool.inner"  # in memory: by inner forward value, its gradient
@@ -40,6 +40,16 @@ def stage(node: ir.Node) -> str:
 def is_backward(node: ir.Node) -> bool:
     """Whether a node runs after forward: gradients, recomputed nodes, updates."""
     return notes(node).get(STAGE, "forward") != "forward"
+
+
+def is_clone(node: ir.Node) -> bool:
+    """Whether a node computes a forward value again."""
+    return node.metadata_props.get(STAGE) == "recompute"
+
+
+def has_barriers(model: ir.Model) -> bool:
+    """Whether a node of a model is part of a barrier."""
+    return any(BARRIER in node.metadata_props for node in model.graph)
 
 
 def is_hoisted(node: ir.Node) -> bool:

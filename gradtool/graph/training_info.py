@@ -11,19 +11,47 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
-from gradtool.graph.locations import Location, read_locations
 from gradtool.graph.lora import Adapter, read_adapters
 from gradtool.graph.metadata import PREFIX
 
 Names = Mapping[str, str]
 
 ABSENT: Mapping[str, Any] = MappingProxyType({})  # not said by a model; {} is said
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a tensor that a pass has made belongs in the file, which has none of that name.
+
+    It is an attribute of floats or an input of a node.  The attribute has the tensor's columns one
+    after the other; `mirrored`: it begins with the opposite of them all.
+    """
+
+    node: Annotated[str, "A value that the node writes."]
+    attribute: Annotated[str, "Its attribute; empty where the tensor is an input."] = ""
+    slot: int = 0
+    mirrored: bool = False
+
+
+def read_locations(found: Mapping[str, Any]) -> dict[str, Location]:
+    """The locations that JSON has, by tensor.
+
+    Raises:
+        TypeError: they are none.
+        AttributeError: likewise.
+    """
+    locations = {name: Location(**entry) for name, entry in found.items()}
+    for each in locations.values():
+        texts, whole = (each.node, each.attribute), type(each.slot) is int and each.slot >= 0
+        if not (whole and all(isinstance(text, str) for text in texts)):
+            raise TypeError(f"{each} is no location")
+    return locations
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,11 @@ def _hold_graphs(attributes: Mapping[str, ir.Attr]) -> bool:
     return False
 
 
+def domains(graph: ir.Graph) -> set[str]:
+    """The domains that a graph imports, or has operators of."""
+    return {*graph.opset_imports, *(node.domain for node in nodes(graph))}
+
+
 def nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
     """Every node, the nodes of a body right after the node it belongs to."""
     for node in graph:

@@ -2,10 +2,7 @@
 
 from gradtool.graph.limits import Limits
 from gradtool.graph.tensors import array
-from gradtool.io.arrays import save as save_arrays
-from gradtool.io.constants import parse_set
-from gradtool.io.dims import parse_dim, parse_shape, require_sizes, symbols
-from gradtool.io.functions import inline_functions
+from gradtool.io.dims import parse_dim, parse_set, parse_shape, require_sizes, symbols
 from gradtool.io.load import from_proto, load
 from gradtool.io.save import WriteOptions, save, save_together
 
@@ -14,14 +11,12 @@ __all__ = [
     "WriteOptions",
     "array",
     "from_proto",
-    "inline_functions",
     "load",
     "parse_dim",
     "parse_set",
     "parse_shape",
     "require_sizes",
     "save",
-    "save_arrays",
     "save_together",
     "symbols",
 ]

@@ -29,18 +29,6 @@ _WORDS = {"true": True, "false": False, "1": True, "0": False}
 Array = np.ndarray[Any, Any]
 
 
-def parse_set(text: str) -> tuple[str, str]:
-    """`rate=16000` as `("rate", "16000")`.
-
-    Raises:
-        UsageError: it has another form.
-    """
-    name, _, value = text.rpartition("=")
-    if not name.strip() or not value.strip():
-        raise UsageError(f"--set {text!r}: write INPUT=VALUE, as in rate=16000 or use_cache=false")
-    return name.strip(), value.strip()
-
-
 def settle(model: ir.Model, values: Mapping[str, object]) -> list[Known]:
     """Make constants of inputs, in place; returns the open sizes told by their shapes.
 

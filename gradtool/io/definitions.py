@@ -11,7 +11,6 @@ from onnx import defs
 
 from gradtool.errors import ModelError
 from gradtool.graph import walk
-from gradtool.io.functions import inline_functions
 from gradtool.shapes import infer
 
 DOMAIN = "ai.gradtool.definitions"
@@ -39,6 +38,8 @@ def expand_definitions(model: ir.Model, keep: Keep) -> bool:
             model.functions[body.identifier()] = body
             model.graph.opset_imports[DOMAIN] = 1
             node.domain, node.op_type = DOMAIN, body.name
+        from gradtool.io.functions import inline_functions
+
         inline_functions(model, lambda domain, name: domain != DOMAIN)  # noqa: ARG005
         del model.graph.opset_imports[DOMAIN]
     return found

@@ -59,6 +59,18 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(int(field) for field in fields)
 
 
+def parse_set(text: str) -> tuple[str, str]:
+    """`rate=16000` as `("rate", "16000")`.
+
+    Raises:
+        UsageError: it has another form.
+    """
+    name, _, value = text.rpartition("=")
+    if not name.strip() or not value.strip():
+        raise UsageError(f"--set {text!r}: write INPUT=VALUE, as in rate=16000 or use_cache=false")
+    return name.strip(), value.strip()
+
+
 def symbols(model: ir.Model) -> list[str]:
     """The free symbols in the shapes of the graph's inputs, in order of appearance."""
     found: dict[str, None] = {}

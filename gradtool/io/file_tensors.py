@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -20,7 +20,9 @@ import onnx_ir as ir
 
 from gradtool.errors import MissingData, UsageError
 from gradtool.graph import walk
-from gradtool.io.stored import StoredFile
+
+if TYPE_CHECKING:
+    from gradtool.io.stored import StoredFile
 
 SMALL = 1 << 16  # bytes of a tensor kept once read
 CHUNK = 1 << 26  # bytes that are copied at once
@@ -52,6 +54,8 @@ class DataFile:
             MissingData: the file has gone, or changed or shrunk since the model was loaded.
         """
         try:
+            from gradtool.io.stored import StoredFile
+
             file = StoredFile(self.path)
             self._require_same(file)
             for place in range(start, start + size, most):

@@ -17,7 +17,6 @@ from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import (
-    constants,
     declared,
     equations,
     external,
@@ -26,14 +25,12 @@ from gradtool.io import (
     read,
     rules,
     structure,
-    training_algorithm,
     types,
     walk,
-    zipmap,
 )
 from gradtool.io import dims as dimensions
 from gradtool.io import opset as opsets
-from gradtool.io.functions import inline_functions
+from gradtool.io.solving import Known
 from gradtool.io.walk import STANDARD
 from gradtool.shapes import infer
 from gradtool.shapes import limits as shape_limits
@@ -84,8 +81,15 @@ def load(source: str | os.PathLike[str] | read.Held, options: LoadOptions) -> ir
     streamed = proto.SerializeToString() if source == "-" else None
     folder = external.Folder(path)
     try:
-        proto = training_algorithm.to_step(proto)
-        left_aside = zipmap.leave_aside(proto.graph)
+        if proto.training_info:
+            from gradtool.io.training_algorithm import to_step
+
+            proto = to_step(proto)
+        left_aside: tuple[str, ...] = ()
+        if any(node.op_type == "ZipMap" for node in proto.graph.node):
+            from gradtool.io.zipmap import leave_aside
+
+            left_aside = leave_aside(proto.graph)
         hints = declared.open_sizes(proto)
         structure.check(proto, folder, limits)
         hints += declared.passed_on(proto)
@@ -95,10 +99,17 @@ def load(source: str | os.PathLike[str] | read.Held, options: LoadOptions) -> ir
         model = deserialize(opsets.settle(proto, version, target))
         TrainingInfo.of(model).require(model.graph)
         file_tensors.attach(model, folder.find)
-        inline_functions(model, keep_function, limits)
+        if model.functions:
+            from gradtool.io.functions import inline_functions
+
+            inline_functions(model, keep_function, limits)
         said = declared.collect(model)
-        with shape_limits.within(limits):
-            told = constants.settle(model, options.values or {})
+        told: Sequence[Known] = ()
+        if options.values:
+            from gradtool.io.constants import settle
+
+            with shape_limits.within(limits):
+                told = settle(model, options.values)
         if options.rewrite is not None:
             options.rewrite(model)
         dimensions.bind(model, options.dims or {}, options.shapes or {}, options.batch, told)
@@ -158,7 +169,10 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
     if version < opsets.MINIMUM:
         copy = opsets.raise_to(copy, opsets.MINIMUM, isolated=False)
     model = deserialize(copy)
-    inline_functions(model, _keep_none)
+    if model.functions:
+        from gradtool.io.functions import inline_functions
+
+        inline_functions(model, _keep_none)
     return model
 
 

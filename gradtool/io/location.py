@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from gradtool.graph.locations import Location
+from gradtool.graph.training_info import Location
 from gradtool.io import walk
 
 

@@ -10,8 +10,7 @@ import onnx_ir as ir
 
 from gradtool import child
 from gradtool.errors import ModelError
-from gradtool.io import adapters, legacy, walk
-from gradtool.io.functions import inline_functions
+from gradtool.io import adapters, walk
 
 MINIMUM = 18
 MOST = 26  # the highest of onnxruntime 1.31: nothing is raised beyond it unasked
@@ -58,10 +57,14 @@ def raise_to(model: onnx.ModelProto, version: int, *, isolated: bool = True) -> 
     Raises:
         ModelError: the converter has no way from the one opset to the other.
     """
+    from gradtool.io import legacy
+
     newest = onnx.defs.onnx_opset_version()
     if version > newest:
         raise ModelError(f"opset {version} is newer than {newest}, the newest that onnx knows")
     if model.functions:
+        from gradtool.io.functions import inline_functions
+
         inlined = ir.serde.deserialize_model(model)
         inline_functions(inlined, lambda domain, name: False)  # noqa: ARG005
         model = ir.serde.serialize_model(inlined)

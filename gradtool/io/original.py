@@ -14,11 +14,11 @@ import onnx
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.locations import Location
 from gradtool.graph.lora import Adapter, merge
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.predicates import HALVES
 from gradtool.graph.tensors import array, holds
+from gradtool.graph.training_info import Location
 from gradtool.io import (
     atomic,
     external,

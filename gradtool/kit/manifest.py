@@ -13,9 +13,8 @@ from typing import Annotated, Any, NotRequired, TypedDict, cast
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.locations import Location, read_locations
 from gradtool.graph.lora import Adapter, read_adapters
-from gradtool.graph.training_info import TrainingInfo
+from gradtool.graph.training_info import Location, TrainingInfo, read_locations
 from gradtool.io import contained, safetensors
 from gradtool.io.documents import is_text, is_whole, read_document
 from gradtool.kit import state

@@ -17,7 +17,7 @@ from gradtool.io import folders, read, safetensors
 from gradtool.kit import manifest, state
 from gradtool.kit.parts import Parts, parts_of
 from gradtool.workloads.export import save
-from gradtool.workloads.rewriting import Graph, model_of
+from gradtool.workloads.rewritten import Graph, model_of
 
 
 @dataclass(frozen=True)

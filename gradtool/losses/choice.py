@@ -11,7 +11,6 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.constants import integers
 from gradtool.graph.predicates import is_float, is_scalar
-from gradtool.losses import complements
 from gradtool.losses.kinds import NLL_OF_PROBABILITIES, Kind, kinds
 from gradtool.losses.output_heads import LAYOUTS, PRODUCTS, ending
 from gradtool.losses.settings import Settings
@@ -129,9 +128,9 @@ def _of(op: Builder, value: ir.Value, *, regressor: bool) -> Choice | None:
         return Choice(_term(mse, value, value), ", of a regressor")
     if found.linear:
         return Choice(_term(kinds()["ce"], value, value, found.axis))
-    score = complements.score_of(value)
+    score = _complement(value)
     if score is not None:
-        both, axis = complements.scores(op, value, score)
+        both, axis = _scores(op, value, score)
         return Choice(_term(kinds()["ce"], both, value, axis), ", its Sigmoid left out")
     if _is_classified(value):
         kind = kinds()["ce"] if _is_of_scores(value) else NLL_OF_PROBABILITIES
@@ -192,3 +191,33 @@ def _is_of_scores(value: ir.Value) -> bool:
 
 def _reads(node: ir.Node) -> Iterable[ir.Value]:
     return [v for v in node.inputs if v is not None]
+
+
+def _complement(value: ir.Value) -> ir.Value | None:
+    """The s of the probabilities `[1 - σ(s), σ(s)]`, or None if a value is no such thing."""
+    node = value.producer()
+    if node is None or node.op_type != "Concat" or len(node.inputs) != 2:
+        return None
+    rest, p = node.inputs
+    less = rest.producer() if rest is not None else None
+    sigmoid = p.producer() if p is not None else None
+    if less is None or sigmoid is None or sigmoid.op_type != "Sigmoid":
+        return None
+    if less.op_type != "Sub" or less.inputs[1] is not p or not _is_one(less.inputs[0]):
+        return None
+    return sigmoid.inputs[0]
+
+
+def _is_one(value: ir.Value | None) -> bool:
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    return tensor is not None and tensor.size == 1 and float(tensor.numpy().item()) == 1
+
+
+def _scores(op: Builder, value: ir.Value, score: ir.Value) -> tuple[ir.Value, int]:
+    """`[0, s]`, whose softmax the probabilities `value` are, and the axis of the classes."""
+    node = value.producer()
+    assert node is not None  # noqa: S101 - a value that has a score is a Concat
+    axis = node.attributes.get_int("axis", 1) % len(value.shape or (1,))
+    with op.at(None, stage="forward", source="", prefix="loss"):
+        both: ir.Value = op.Concat(op.zeros_like(score), score, axis=axis)
+    return both, axis

@@ -10,7 +10,6 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.graph import walk
-from gradtool.graph.counter_rng import passed_through
 from gradtool.losses.pieces import Piecewise, piecewise
 
 ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
@@ -99,6 +98,8 @@ def _of_branches(node: ir.Node, value: ir.Value) -> ir.Value | None:
 
 def _before(node: ir.Node) -> ir.Value | None:
     """What a node lays out, scales or shifts; the first term of a sum; None of any other."""
+    from gradtool.graph.counter_rng import passed_through
+
     if (kept := passed_through(node)) is not None:
         return kept
     if node.op_type in LAYOUTS or _is_share(node) or node.op_type in AFFINE[4:]:

@@ -15,7 +15,6 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.predicates import is_float
-from gradtool.io import npy
 from gradtool.losses.kinds import Kind
 from gradtool.text.words import suggest
 
@@ -185,6 +184,8 @@ def _require(name: str, sizes: list[Any], classes: Any, wanted: str, *, is_numbe
 def _read(name: str, wanted: str) -> np.ndarray[Any, Any]:
     """The one array of a file."""
     try:
+        from gradtool.io import npy
+
         arrays = npy.read(Path(name), _MOST_WEIGHTS)
     except UsageError as error:
         raise UsageError(f"--loss {wanted}: {error}") from error

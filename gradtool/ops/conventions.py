@@ -55,7 +55,7 @@ def unary(op: str, x: Any, dx: Any, **attributes: Any) -> Example:
     return Example(op, ([x],), ([dx],), attributes)
 
 
-CONVENTIONS = Registry[Convention]("conventions")
+CONVENTIONS = Registry[Convention]("conventions", "conventions")
 
 
 def convention(operators: tuple[str, ...], *rest: Any) -> None:

@@ -27,17 +27,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import split_name
 from gradtool.graph.registry import Registry
 from gradtool.graph.specs import Spec
 from gradtool.ops import traits
-from gradtool.ops.control.cost_turns import over_bodies
-from gradtool.ops.control.programs import Body
 from gradtool.ops.shared.element_counts import made
 
-__all__ = ["Cost", "cost", "costs", "each", "find", "flops", "free", "moved", "total"]
+if TYPE_CHECKING:
+    from gradtool.ops.control.programs import Body
+
+__all__ = ["Cost", "cost", "each", "find", "flops", "free", "moved", "total"]
 
 Formula = TypeVar("Formula", bound=Callable[..., int | None])
 
@@ -59,6 +61,10 @@ def moved(
     read = sum(
         _read(op, slot, spec, written) for slot, spec in enumerate(inputs) if isinstance(spec, Spec)
     )
+    if op not in ("If", "Loop", "Scan"):
+        return read + written
+    from gradtool.ops.control.cost_turns import over_bodies
+
     return read + written + (over_bodies(op, inputs, attributes, _of_steps) or 0)
 
 
@@ -87,7 +93,7 @@ class Cost:
     formula: Callable[..., int | None]
 
 
-COSTS = Registry[Cost]("cost")
+COSTS = Registry[Cost]("costs", "cost", function="formula")
 
 
 def cost(*names: str, since: int = 1) -> Callable[[Formula], Formula]:
@@ -119,13 +125,16 @@ def free(names: Iterable[str]) -> None:
 
 
 def find(domain: str, op: str, version: int) -> Cost | None:
-    """The cost of an operator at an opset version, or None. The newest old enough wins."""
-    return COSTS.find(domain, op, version)
+    """The cost of an operator at an opset version, or None. The newest old enough wins.
 
+    That of a composite without a formula is counted off its body.
+    """
+    found = COSTS.find(domain, op, version)
+    if found is None and domain == DOMAIN:
+        from gradtool.ops.composites.counting import counted
 
-def costs() -> list[Cost]:
-    """Every registered cost, by name."""
-    return COSTS.entries()
+        return counted(op)
+    return found
 
 
 def flops(

@@ -110,7 +110,7 @@ class Formula:
         return _inputs(self.formula)
 
 
-FORMULAS = Registry[Formula]("formula")
+FORMULAS = Registry[Formula]("formulas", "formula", function="formula")
 
 
 def elementwise(

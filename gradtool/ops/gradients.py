@@ -49,7 +49,7 @@ class Gradient:
         return full_name(self.domain, self.op)
 
 
-RULES = Registry[Gradient]("gradient", group=plugins.RULES)
+RULES = Registry[Gradient]("gradients", "gradient", function="rule", group=plugins.RULES)
 
 
 def gradient(name: str, *, since: int = 1, broadcasts: bool = False) -> Callable[[R], R]:

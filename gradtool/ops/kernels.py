@@ -114,7 +114,7 @@ class Kernel:
         return returned + self.temporaries(*inputs, out=tuple(out), **attributes)
 
 
-KERNELS = Registry[Kernel]("kernel", group=plugins.KERNELS)
+KERNELS = Registry[Kernel]("kernels", "kernel", function="function", group=plugins.KERNELS)
 
 
 class Declared(TypedDict, total=False):

@@ -55,7 +55,7 @@ class Native:
     method: Callable[..., str] = lambda *_inputs, **_rest: ""
 
 
-NATIVE = Registry[Native]("native")
+NATIVE = Registry[Native]("native", "native", function="bind")
 
 
 def native(

@@ -44,7 +44,7 @@ class Traits:
     since = 1
 
 
-TRAITS = Registry[Traits]("traits")
+TRAITS = Registry[Traits]("traits", "traits")
 
 
 def traits(names: str, **declared: Any) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from gradtool.emit.clones import clone
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.stages import is_backward
@@ -95,5 +94,7 @@ def repeat_layouts(model: ir.Model) -> None:
 
 
 def _copy(node: ir.Node, names: Names) -> ir.Node:
+    from gradtool.emit.clones import clone
+
     metadata = {STAGE: "backward", SOURCE: node.name or ""}
     return clone(node, names, "/again", metadata, value_suffix="_again")

@@ -14,12 +14,12 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
+from gradtool.graph.families import CONTRIB as DOMAIN
 from gradtool.graph.typed import Node, as_node
 from gradtool.passes import _contrib_attention as attention
 from gradtool.passes import _contrib_dense as dense
 from gradtool.passes import _contrib_quantized as quantized
 
-DOMAIN = "com.microsoft"
 Rule = Callable[[Builder, Node], Sequence[ir.Value | None]]
 
 

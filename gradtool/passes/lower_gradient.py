@@ -14,6 +14,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, Unreachable
 from gradtool.graph import walk
+from gradtool.graph.families import PREVIEW as DOMAIN
 from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import drop
@@ -24,8 +25,6 @@ from gradtool.ops.control.gradient_bodies import copy
 from gradtool.ops.driver import differentiate
 from gradtool.passes.update_order import mark_updates, update_early
 from gradtool.shapes import infer
-
-DOMAIN = "ai.onnx.preview.training"
 
 
 def lower_gradients(model: ir.Model) -> dict[str, str]:

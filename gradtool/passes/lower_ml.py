@@ -16,11 +16,11 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
+from gradtool.graph.families import ML as DOMAIN
 from gradtool.graph.training_info import add_location
 from gradtool.losses.choice import REGRESSION
 from gradtool.passes.lower_contrib import Rule, replace
 
-DOMAIN = "ai.onnx.ml"
 FLOAT = ir.DataType.FLOAT
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC")  # PROBIT and SOFTMAX_ZERO have no operators
 

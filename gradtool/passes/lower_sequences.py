@@ -36,10 +36,6 @@ def lower_sequences(op: Builder) -> int:
 
     Dead values are left to be pruned.
     """
-    if not any(
-        "equence" in n.op_type or "Optional" in n.op_type for n in walk.nodes(op.model.graph)
-    ):
-        return 0
     known: Known = {}
     present: dict[ir.Value, ir.Value | None] = {}
     count = 0

@@ -12,9 +12,9 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
+from gradtool.graph.families import PREVIEW as DOMAIN
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.operators.updates import decayed, descended, means, velocity
-from gradtool.passes.lower_gradient import DOMAIN
 
 
 def lower_updates(op: Builder) -> int:

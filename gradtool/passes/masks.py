@@ -18,7 +18,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
-from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.composites import DOMAIN, named
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.prune import drop
 from gradtool.graph.typed import Tensor
@@ -161,7 +161,7 @@ def open_choices(
 
 def _replace(op: Builder, node: ir.Node) -> ir.Value:
     choice, (old,) = CHOICES[node.op_type], node.outputs
-    body: Callable[..., Any] = choice.body or composites()[node.op_type].body
+    body: Callable[..., Any] = choice.body or named(node.op_type).body
     source = node.metadata_props.get(SOURCE, "")
     op.near = tuple(v for v in node.inputs if v is not None)
     with op.at(node, stage="backward", source=source, prefix=node.name or ""), op.arithmetic():

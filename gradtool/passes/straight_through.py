@@ -24,8 +24,6 @@ from gradtool.graph.predicates import is_integer
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import dependent
 from gradtool.graph.typed import as_tensor
-from gradtool.passes import _contrib_quantized as quantized
-from gradtool.passes import lower_contrib
 from gradtool.passes.parameters import SCALE
 from gradtool.text.words import count
 
@@ -34,6 +32,7 @@ REMEDY = (
     'to train such weights, quantise the float model with extra_options={"AddQDQPairToWeight": '
     "True} in QDQ format, and pass --ste"
 )
+QLINEAR = ("QLinearConv", "QLinearMatMul")
 PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 BENT = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 # What an integer has in common with the float that it stands for.
@@ -46,7 +45,10 @@ LAYOUTS = (
 def straight_through(model: ir.Model, op: Builder) -> int:
     """Replace them in place. Returns how many there were."""
     for node in [n for n in model.graph if not n.domain]:
-        if node.op_type in quantized.STANDARD:
+        if node.op_type in QLINEAR:
+            from gradtool.passes import _contrib_quantized as quantized
+            from gradtool.passes import lower_contrib
+
             lower_contrib.replace(op, node, quantized.STANDARD[node.op_type])
         elif node.op_type == "DynamicQuantizeLinear":
             _measure_apart(op, node)
@@ -71,7 +73,7 @@ def _is_weight(value: ir.Value) -> bool:
 def _is_weighing(value: ir.Value) -> bool:
     """Whether a product or a DequantizeLinear reads it, perhaps laid out in another way first."""
     return any(
-        use.node.op_type in (*PRODUCTS, *quantized.STANDARD)
+        use.node.op_type in (*PRODUCTS, *QLINEAR)
         or (use.node.op_type == "DequantizeLinear" and use.idx == 0)
         or (use.node.op_type in LAYOUTS and _is_weighing(use.node.outputs[0]))
         for use in value.uses()

@@ -20,7 +20,6 @@ from gradtool.graph import walk
 from gradtool.graph.predicates import is_used
 from gradtool.graph.randomness import may_draw
 from gradtool.losses.output_heads import LAYOUTS
-from gradtool.passes.counted_dropout import count_draws
 from gradtool.passes.exporters import REMEDY, folded
 from gradtool.passes.parameters import Role, Roles
 from gradtool.passes.provenance import module
@@ -51,6 +50,8 @@ def train(model: ir.Model, op: Builder, asked: TrainMode) -> list[str]:
     Raises:
         UsageError: a glob matches no norm.
     """
+    from gradtool.passes.counted_dropout import count_draws
+
     found = [n for n in walk.nodes(model.graph) if _is(n, "BatchNormalization")]
     drops = [n for n in walk.nodes(model.graph) if _is(n, "Dropout")]
     globs = None if isinstance(asked, bool) else [asked] if isinstance(asked, str) else asked

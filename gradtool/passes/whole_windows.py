@@ -18,7 +18,6 @@ from gradtool.graph import walk
 from gradtool.graph.attributes import arguments, attribute
 from gradtool.graph.typed import as_tensor
 from gradtool.operators.windows import Window, transposed
-from gradtool.passes.open_windows import pad_open, transposed_open
 
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}  # by operator: where
@@ -49,6 +48,8 @@ def _fit(op: Builder, node: ir.Node) -> bool:
     try:
         window = Window.of(kernel, image, given)
     except ValueError:
+        from gradtool.passes.open_windows import pad_open
+
         return pad_open(op, node, kernel)
     _set_pads(node, window.begin, window.end)
     return True
@@ -77,6 +78,8 @@ def _fit_transposed(
     try:
         window, extra = transposed(kernel, image, out, given)
     except ValueError:
+        from gradtool.passes.open_windows import transposed_open
+
         transposed_open(op, node, kernel)
         return True
     more = [e // s for e, s in zip(extra, window.strides, strict=True)]
@@ -100,6 +103,8 @@ def _fit_pool(op: Builder, node: ir.Node, image: list[Any], given: dict[str, Any
     try:
         window = Window.of(given["kernel_shape"], image, given, pool=True)
     except ValueError:
+        from gradtool.passes.open_windows import pad_open
+
         return pad_open(op, node, given["kernel_shape"])
     if padded:
         window = _cut(op, node, window, image)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer, Region
-from gradtool.planning.schedule import original
 from gradtool.planning.storage_occupancy import REGIONS, Tenants
 from gradtool.program import Program, Step
 from gradtool.program.in_place import donors
@@ -101,6 +100,8 @@ def workspace_name(step: str) -> str:
 
 def first_instance(name: str) -> str:
     """The first instance of a buffer by its name, or the workspace of the first of a step."""
+    from gradtool.planning.schedule import original
+
     step = name.removesuffix(_WORKSPACE)
     return original(step) if step == name else workspace_name(original(step))
 

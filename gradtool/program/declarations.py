@@ -8,7 +8,6 @@ from typing import Any
 
 from gradtool.graph.families import full_name
 from gradtool.graph.specs import Spec
-from gradtool.ops import costs
 from gradtool.ops.kernels import Kernel
 
 
@@ -40,17 +39,24 @@ class Call:
     attributes: Mapping[str, Any]
     dynamic: bool
 
-    def declared(self) -> Declaration:
-        """The declaration by the kernel and the cost model."""
-        found, name = self.kernel, full_name(self.kernel.domain, self.kernel.op)
-        moved = costs.moved(self.operands, self.wanted, op=name, attributes=self.attributes)
+    def declared(self, *, priced: bool) -> Declaration:
+        """The declaration by the kernel and, if `priced`, the cost model."""
+        found, flops, moved = self.kernel, None, 0
+        if priced:
+            from gradtool.ops import costs
+
+            name, operator = full_name(found.domain, found.op), (found.domain, found.op)
+            moved = costs.moved(self.operands, self.wanted, op=name, attributes=self.attributes)
+            if not self.dynamic:
+                flops = costs.flops(
+                    *operator, self.version, self.operands, self.wanted, self.attributes
+                )
         if self.dynamic:
             return Declaration((), 0, None, moved)
-        operator = found.domain, found.op, self.version
         return Declaration(
             workspace=found.workspace(self.operands, self.wanted, self.attributes),
             scratch_bytes=found.scratch_bytes(self.operands, self.results, self.attributes),
-            flops=costs.flops(*operator, self.operands, self.wanted, self.attributes),
+            flops=flops,
             moved=moved,
         )
 
@@ -62,7 +68,8 @@ class Declarations:
     all equal specs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, priced: bool = True) -> None:
+        self.priced = priced
         self._known: dict[Hashable, Declaration] = {}
 
     def of(self, call: Call) -> Declaration:
@@ -79,7 +86,7 @@ class Declarations:
         try:
             found = self._known.get(key)
         except TypeError:  # an attribute is an array or has a list in it: compared by nothing
-            return call.declared()
+            return call.declared(priced=self.priced)
         if found is None:
-            found = self._known[key] = call.declared()
+            found = self._known[key] = call.declared(priced=self.priced)
         return found

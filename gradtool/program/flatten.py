@@ -25,7 +25,7 @@ from gradtool.graph.specs import Spec, least_of, spec_of
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io.file_tensors import SMALL, FileTensor
 from gradtool.operators.block_size import CACHE, DEVICE, grain
-from gradtool.operators.kernel_sets import Kernels
+from gradtool.operators.kernel_sets import LIBRARY, NONE, Kernels
 from gradtool.ops.composites.calls import expand
 from gradtool.ops.kernels import Kernel
 from gradtool.passes.update_order import changing
@@ -35,7 +35,6 @@ from gradtool.program.declared import operand
 from gradtool.program.donation import overwriting
 from gradtool.program.kinds import Kinds
 from gradtool.program.modules import Modules
-from gradtool.program.native import made_for
 from gradtool.program.operators import Operators, has_kernel, operators_of, require_kernels
 from gradtool.program.views import Views
 
@@ -50,13 +49,15 @@ def flatten(
     dims: Mapping[str, int] | None = None,
     views: bool = True,
     kernels: Kernels = "numpy",
+    priced: bool = True,
 ) -> Program:
     """The program of a model whose input sizes are all known.
 
     Composites without a kernel are expanded first; the model itself is left as it is.  Without
-    `views` every node is a step, also those that only lay a value out again: that is for looking at
-    the graph, not for running it.  Native `kernels` run all they can, and need the workspace for
-    it; those of CuPy need that of a device's pieces, and `none`, of another runtime, none.
+    `views` every node is a step, also those that only lay a value out again: that is for looking
+    at the graph, not for running it.  Native `kernels` run all they can, and need the workspace
+    for it; those of CuPy need that of a device's pieces, and `none`, of another runtime, none.
+    Without `priced`, steps have no operations and move no bytes.
 
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
@@ -71,9 +72,17 @@ def flatten(
     info, pieces = TrainingInfo.of(model), DEVICE if kernels == "cupy" else CACHE
     gradients = set(info.gradients.values())
     with grain(pieces):
-        flat = _Flat(model, model.graph, gradients, info.changing, set(info.state), views=views)
+        flat = _Flat(
+            model, model.graph, gradients, info.changing, set(info.state), views=views,
+            priced=priced,
+        )  # fmt: skip
         program = flat.program(info.gradients, info.state, info.loss, dims or {})
-    return made_for(kernels, replace(program, is_grouped=info.kernels is not None))
+    program = replace(program, is_grouped=info.kernels is not None, kernels=kernels)
+    if kernels not in (*LIBRARY, NONE):
+        return program
+    from gradtool.program.native import made_for
+
+    return made_for(kernels, program)
 
 
 class _Flat:
@@ -88,6 +97,7 @@ class _Flat:
         state: AbstractSet[str] = frozenset(),
         *,
         views: bool = True,
+        priced: bool = True,
     ) -> None:
         self.model = model
         self.graph = graph
@@ -101,7 +111,7 @@ class _Flat:
         self.numbers: dict[ir.Value, int] = {}
         self.specs: dict[ir.Value, Spec | None] = {}
         self.alike: dict[Hashable, Spec | None] = {}
-        self.declarations = Declarations()
+        self.declarations = Declarations(priced=priced)
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.steps: list[Step] = []
 
@@ -142,7 +152,7 @@ class _Flat:
         outer = [v for v in free(graph) if self.kinds.is_read(v)]  # dead nodes read in vain
         constants = [v for v in outer if self.kinds.is_constant(v)]
         captured = [v for v in outer if v not in constants]
-        inner = _Flat(self.model, graph)
+        inner = _Flat(self.model, graph, priced=self.declarations.priced)
         for value in (*graph.inputs, *captured):
             inner._number(value, "input")
         inputs = tuple(range(len(inner.values)))

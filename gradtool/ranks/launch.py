@@ -32,7 +32,7 @@ from typing import Any
 from gradtool import child
 from gradtool.errors import GradtoolError, Interrupted, UsageError
 from gradtool.ranks.signals import heard
-from gradtool.ranks.started import MISSING
+from gradtool.ranks.started import missing
 
 ENDED = "ended"  # the file with the last line
 SAYS, TELLS = "\x1e", "\x1f"
@@ -63,7 +63,7 @@ def starter(ranks: int) -> list[str]:
     path = os.pathsep.join([*places, os.environ.get("PATH", "")])
     found = shutil.which("mpiexec", path=path) or shutil.which("mpirun", path=path)
     if found is None:
-        raise UsageError(MISSING.format(what="--ranks"))
+        raise UsageError(missing("--ranks"))
     return [found, *engine, "-n", str(ranks)]
 
 
@@ -84,7 +84,7 @@ def _needs() -> list[str]:
         check=False,
     )
     if found.returncode:
-        raise UsageError(MISSING.format(what="--ranks"))
+        raise UsageError(missing("--ranks"))
     if "Open MPI" not in found.stdout:
         return []
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0

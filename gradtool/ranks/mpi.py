@@ -18,7 +18,7 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.ranks.group import Array, Group, Lost, Pending, Window, share
-from gradtool.ranks.started import MISSING
+from gradtool.ranks.started import missing
 from gradtool.ranks.windows import RowWindow
 from gradtool.text.words import some
 
@@ -38,7 +38,7 @@ def available(what: str) -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         hint = "" if isinstance(error, ModuleNotFoundError) else f" ({error})"
-        raise UsageError(MISSING.format(what=what) + hint) from error
+        raise UsageError(missing(what) + hint) from error
     return MPI
 
 

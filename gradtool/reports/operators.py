@@ -182,7 +182,7 @@ def _entry(name: str, *, composite: bool) -> Entry:
 def _use(model: ir.Model, op: str, nodes: Sequence[ir.Node], needing: set[ir.Node]) -> Use:
     domain, name = split_name(op)
     version = model.graph.opset_imports.get(domain, 1)
-    composite = domain == composites.DOMAIN and name in composites.composites()
+    composite = domain == composites.DOMAIN and composites.find(name) is not None
     rule = gradients.find(domain, name, version)
     gradient: Has = "no" if any(node in needing for node in nodes) else "-"
     if rule is not None:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.text.json_schema import Count
-from gradtool.text.layout import Column
-from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
 from gradtool.text.words import some
 
 if TYPE_CHECKING:
     from gradtool.ops.driver import Offender
+    from gradtool.text.table import Table
     from gradtool.workloads.training import TrainingGraph
 
 MOST = 24  # names in a line
@@ -159,6 +158,9 @@ def training_json(
 
 def offenders_table(rows: Sequence[Offender]) -> Table:
     """The operators without a gradient, all at once, with a remedy each."""
+    from gradtool.text.layout import Column
+    from gradtool.text.table import Table
+
     return Table(
         columns=(
             Column("op", kind="name"),

@@ -10,7 +10,7 @@ from gradtool.operators.kernel_sets import Asked
 from gradtool.planning.shared_layout import Parts
 from gradtool.session.feeding import Batch
 from gradtool.workloads.options import keyword
-from gradtool.workloads.rewriting import Graph
+from gradtool.workloads.rewritten import Graph
 
 MOST_PLANS = 4
 Ahead = Callable[[Batch], Batch]

@@ -38,7 +38,7 @@ from gradtool.session.matching import matching
 from gradtool.session.options import SessionOptions
 from gradtool.session.sums import Sums, Updating
 from gradtool.workloads.options import documented
-from gradtool.workloads.rewriting import Graph, model_of
+from gradtool.workloads.rewritten import Graph, model_of
 
 
 class Session(Updating, Hooking):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.graph import composites
 from gradtool.graph.attributes import arguments
-from gradtool.graph.composites import DOMAIN, Shapes, composites
+from gradtool.graph.composites import DOMAIN, Outputs, Shapes
 from gradtool.graph.families import split_name
+from gradtool.graph.typed import Tensor
 from gradtool.shapes import rules as shape_rules
 
 
@@ -20,8 +22,12 @@ def register_shapes() -> None:
     from onnx_shape_inference import registry
 
     shape_rules.register()
-    for name, entry in composites().items():
-        registry.register(DOMAIN, name)(_inference(entry.shapes))
+    for name in composites.names():
+        registry.register(DOMAIN, name)(_inference(partial(_shapes_of, name)))
+
+
+def _shapes_of(name: str, *inputs: Tensor, **attributes: Any) -> Outputs:
+    return composites.named(name).shapes(*inputs, **attributes)
 
 
 def shape(name: str) -> Callable[[Shapes], Shapes]:

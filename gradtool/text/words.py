@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
-
-from gradtool.text.synonyms import MEANT, plain
 
 
 def suggest(wrong: str, names: Iterable[str]) -> str:
@@ -20,6 +17,10 @@ def meant(wrong: str, names: Iterable[str]) -> str:
     It is the same but for case and signs, else an entry of `NAMES`, else the only name that begins
     like this, else the one with the most letters in common (`difflib`).
     """
+    from difflib import get_close_matches
+
+    from gradtool.text.synonyms import MEANT, plain
+
     known: dict[str, str] = {}
     for name in names:
         known.setdefault(plain(name), name)

@@ -42,7 +42,7 @@ from gradtool.training.stages import require_ranks
 from gradtool.training.timeline import Timeline, Traced
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.options import documented
-from gradtool.workloads.rewriting import Graph, model_of
+from gradtool.workloads.rewritten import Graph, model_of
 
 Array = np.ndarray[Any, Any]
 

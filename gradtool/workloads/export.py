@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import onnx_ir as ir
 
@@ -18,23 +18,21 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import InvalidResult
 from gradtool.graph import walk
 from gradtool.graph.defaults import write_defaults
+from gradtool.graph.families import PREVIEW
 from gradtool.graph.metadata import CALL, CALLEE
 from gradtool.graph.predicates import is_used
+from gradtool.graph.stages import is_clone
 from gradtool.ops.composites.calls import inline, inputs_of_call
 from gradtool.ops.composites.dead_outputs import drop_unread
-from gradtool.passes.local_functions import localise
-from gradtool.passes.lower_updates import is_update, lower_updates
-from gradtool.passes.ort_allocator.barrier import barrier as set_barriers
-from gradtool.passes.ort_allocator.barrier import is_clone
-from gradtool.passes.ort_allocator.hide_shapes import open_sizes
 from gradtool.passes.plain_casts import plain_casts
-from gradtool.passes.portable import portable as make_portable
 from gradtool.passes.refuse_labels import refuse_labels
-from gradtool.passes.split import Split
 from gradtool.workloads import ort_options
 from gradtool.workloads.fitting import require_fit
 from gradtool.workloads.options import documented, keyword
-from gradtool.workloads.rewriting import Graph, model_of
+from gradtool.workloads.rewritten import Graph, model_of
+
+if TYPE_CHECKING:
+    from gradtool.passes.split import Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +120,18 @@ def _written(
 def _finish(model: ir.Model, options: SaveOptions) -> None:
     """Turn a graph into one of standard operators, in place, on the copy that is written."""
     before = set(_unread(model))
-    if any(is_update(node) for node in walk.nodes(model.graph)):
+    if PREVIEW in walk.domains(model.graph):
+        from gradtool.passes.lower_updates import lower_updates
+
         lower_updates(Builder(model))
     refuse_labels(model)
     if options.portable:
+        from gradtool.passes.portable import portable as make_portable
+
         make_portable(model, Builder(model))
     if options.functions:
+        from gradtool.passes.local_functions import localise
+
         localise(model)
     else:
         in_pieces = options.barrier and not options.portable
@@ -136,8 +140,12 @@ def _finish(model: ir.Model, options: SaveOptions) -> None:
     plain_casts(model)
     if options.defaults:
         write_defaults(model)
-    if options.barrier and set_barriers(model, say=options.say):
-        open_sizes(model)
+    if options.barrier:
+        from gradtool.passes.ort_allocator.barrier import barrier as set_barriers
+        from gradtool.passes.ort_allocator.hide_shapes import open_sizes
+
+        if set_barriers(model, say=options.say):
+            open_sizes(model)
     if not options.marks:
         _unmark(model)
     unread = [name for name in _unread(model) if name not in before]

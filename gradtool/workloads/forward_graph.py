@@ -9,7 +9,8 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph import branches
+from gradtool.graph import branches, walk
+from gradtool.graph.families import ML, PREVIEW
 from gradtool.graph.lora import Adapter
 from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import Names
@@ -19,13 +20,8 @@ from gradtool.losses import attach as losses
 from gradtool.losses.settings import CLASS_WEIGHTS
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
-from gradtool.passes.drop_outputs import return_no_more
 from gradtool.passes.exporters import folded, renamed, untied
 from gradtool.passes.lift_initializers import lift_initializers
-from gradtool.passes.lora import Lora, attach
-from gradtool.passes.lower_ml import Lowered, lower_ml
-from gradtool.passes.lower_sequences import lower_sequences
-from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.parameters import Role, Roles, roles_of
 from gradtool.passes.second_order import reopen
 from gradtool.passes.stop_gradients import Stopped, stop_gradients
@@ -100,7 +96,10 @@ def heads_of(forward: Forward, options: GradOptions) -> Heads:
         op, options.loss, options.labels, head_grads=options.head_grads, seed=options.loss_seed
     )
     roles = {v: Role.WEIGHING if CLASS_WEIGHTS in v.meta else r for v, r in forward.roles.items()}
-    return_no_more(op.model, returned if options.only_loss else (), loss.value)
+    if options.only_loss:
+        from gradtool.passes.drop_outputs import return_no_more
+
+        return_no_more(op.model, returned, loss.value)
     said = (
         *loss.warnings,
         *[f"no loss found: using {loss.said}; name one with --loss"] * loss.loud,
@@ -129,13 +128,18 @@ def _classified(op: Builder, *, again: bool) -> tuple[Roles, Sequence[str]]:
     graph = op.model.graph
     mark_scales(graph)
     roles = roles_of(graph, reopen(op.model) if again else _leaves(graph))
-    lowered = Lowered() if again else lower_ml(op)
-    roles |= roles_of(graph, lowered.weights)
+    said: Sequence[str] = ()
+    if not again and ML in walk.domains(graph):
+        from gradtool.passes.lower_ml import lower_ml
+
+        lowered = lower_ml(op)
+        roles |= roles_of(graph, lowered.weights)
+        said = lowered.said
     op.model.meta[ROLES] = {
         v.name or "": "not trained" if role is Role.PARAMETER else role.brief(v)
         for v, role in roles.items()
     }
-    return roles, lowered.said
+    return roles, said
 
 
 def _leaves(graph: ir.Graph) -> list[ir.Value]:
@@ -155,9 +159,16 @@ def _into_training_form(op: Builder, *, train_mode: modes.TrainMode) -> list[str
     said = modes.train(op.model, op, train_mode) if train_mode else modes.in_inference(op.model)
     prepare(op.model, op)
     fit_windows(op)
-    lower_updates(op)
-    if lower_sequences(op):
-        infer(op.model)
+    if PREVIEW in walk.domains(op.model.graph):
+        from gradtool.passes.lower_updates import lower_updates
+
+        lower_updates(op)
+    types = {node.op_type for node in walk.nodes(op.model.graph)}
+    if any("equence" in kind or "Optional" in kind for kind in types):
+        from gradtool.passes.lower_sequences import lower_sequences
+
+        if lower_sequences(op):
+            infer(op.model)
     straight_through(op.model, op)
     return said
 
@@ -174,6 +185,8 @@ def _adapt(
         return (), loss, cotangents
     if TrainingInfo.of(op.model).lower:
         raise UsageError("--lora: the model holds its gradients already; give the forward model")
+    from gradtool.passes.lora import Lora, attach
+
     rank = Lora(asked.lora, asked.lora_target, asked.lora_alpha, asked.lora_seed)
     found = attach(op, rank, roles)
     now = {v: found.moved.get(v, v) for v in cotangents}

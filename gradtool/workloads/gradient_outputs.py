@@ -8,7 +8,6 @@ from gradtool.emit.builder import Builder
 from gradtool.graph.stages import is_backward
 from gradtool.graph.training_info import record
 from gradtool.ops.driver import Backward
-from gradtool.passes.clipping import norm_of
 from gradtool.workloads.grad_options import GradOptions
 
 
@@ -33,6 +32,8 @@ def _publish_norm(op: Builder, made: Backward) -> None:
     found = list(made.gradients.values())
     is_double = any(g.dtype == ir.DataType.DOUBLE for g in found)
     with op.at(None, stage="backward", source="", prefix="norm"), op.arithmetic():
+        from gradtool.passes.clipping import norm_of
+
         norm = norm_of(op, found, ir.DataType.DOUBLE if is_double else ir.DataType.FLOAT)
     norm.name = op.names.fresh("grad_norm")
     op.graph.outputs.append(norm)

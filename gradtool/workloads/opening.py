@@ -13,19 +13,18 @@ from gradtool import io
 from gradtool.arguments import checked
 from gradtool.graph import walk
 from gradtool.graph.defaults import take_defaults
+from gradtool.graph.families import CONTRIB, PREVIEW
+from gradtool.graph.metadata import BARRIER, notes
 from gradtool.graph.prune import prune
 from gradtool.io.definitions import expand_definitions
 from gradtool.io.read import Held
+from gradtool.operators.recurrence import GATES
 from gradtool.ops import gradients, kernels
 from gradtool.ops.composites.calls import is_inlined
-from gradtool.ops.composites.outline import outline
-from gradtool.passes.lower_contrib import is_contrib, lower_contrib
-from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
-from gradtool.passes.lower_recurrent import lower_recurrent
-from gradtool.passes.open_batch import is_fixed_at_one, open_batch
-from gradtool.passes.ort_allocator.strip_barriers import strip_barriers
 from gradtool.shapes import infer
 from gradtool.shapes.inference import register_shapes
+
+SIMPLIFIED = "SimplifiedLayerNormalization"  # which onnxruntime writes in the standard's domain
 
 
 @checked
@@ -78,7 +77,10 @@ def load(
         keep_function=_has_rule,
         rewrite=partial(_rewrite, batch=batch),
     )
-    lower_recurrent(model)
+    if any(node.op_type in GATES for node in walk.nodes(model.graph)):
+        from gradtool.passes.lower_recurrent import lower_recurrent
+
+        lower_recurrent(model)
     return model
 
 
@@ -89,7 +91,11 @@ def _rewrite(model: ir.Model, batch: int | None) -> None:
         UsageError: what keeps it from being opened.
     """
     _fold(model)
-    if batch not in (None, 1) and is_fixed_at_one(model):
+    if batch in (None, 1):
+        return
+    from gradtool.passes.open_batch import is_fixed_at_one, open_batch
+
+    if is_fixed_at_one(model):
         open_batch(model)
 
 
@@ -100,19 +106,35 @@ def _fold(model: ir.Model) -> None:
     defines by others by their definition.
     """
     take_defaults(model)
-    strip_barriers(model)
+    if any(BARRIER in notes(node) for node in walk.nodes(model.graph)):
+        from gradtool.passes.ort_allocator.strip_barriers import strip_barriers
+
+        strip_barriers(model)
     expand_definitions(model, _has_kernel)
     while is_inlined(model):  # a body may be known only once those before it are calls again
+        from gradtool.ops.composites.outline import outline
+
         infer(model)
         if not outline(model):
             break
         prune(model)
-    if any(is_contrib(node) for node in walk.nodes(model.graph)):
-        infer(model)
-        lower_contrib(model)
-    if any(is_gradient(node) for node in model.graph):
-        infer(model)
-        publish_gradients(model, lower_gradients(model))
+    found = walk.domains(model.graph)
+    if CONTRIB in found or any(n.op_type == SIMPLIFIED for n in walk.nodes(model.graph)):
+        from gradtool.passes.lower_contrib import is_contrib, lower_contrib
+
+        if any(is_contrib(node) for node in walk.nodes(model.graph)):
+            infer(model)
+            lower_contrib(model)
+    if PREVIEW in found:
+        from gradtool.passes.lower_gradient import (
+            is_gradient,
+            lower_gradients,
+            publish_gradients,
+        )
+
+        if any(is_gradient(node) for node in model.graph):
+            infer(model)
+            publish_gradients(model, lower_gradients(model))
 
 
 def _has_kernel(domain: str, name: str, version: int) -> bool:

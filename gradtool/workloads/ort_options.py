@@ -7,8 +7,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.graph.stages import has_barriers, is_clone
 from gradtool.graph.training_info import ABSENT, record
-from gradtool.passes.ort_allocator.barrier import has_barriers, is_clone
 
 # Patterns of memory hold a second arena from the second run on; what is put in the place of a dead
 # value of one size, however much later, holds that place until then.  The arena stays: without it,

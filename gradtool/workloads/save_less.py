@@ -95,11 +95,11 @@ class Scale:
 
     def __init__(self, model: ir.Model, dims: Mapping[str, int]) -> None:
         self._dims = dims
-        self._program = _program(model, dims)
+        self._program = _program(model, dims, priced=False)
 
     def heavier(self, changed: ir.Model) -> Plan | None:
         """The plan of a changed model if its peak is higher; None if not, or if none is known."""
-        program = _program(changed, self._dims) if self._program is not None else None
+        program = _program(changed, self._dims, priced=False) if self._program is not None else None
         if self._program is None or program is None:
             return None
         after = no_recompute(program)
@@ -126,14 +126,15 @@ def planned(model: ir.Model, kernels: Kernels = "numpy") -> Plan | None:
 
 
 def _program(
-    model: ir.Model, dims: Mapping[str, int], kernels: Kernels = "numpy"
+    model: ir.Model, dims: Mapping[str, int], kernels: Kernels = "numpy", *, priced: bool = True
 ) -> Program | None:
     """The program of a model at given sizes; None if some are open or have no kernel."""
     from gradtool.program.bind_dims import bound
     from gradtool.program.flatten import flatten
 
     try:
-        return flatten(bound(model, dims) if dims else model, dims=dims, kernels=kernels)
+        sized = bound(model, dims) if dims else model
+        return flatten(sized, dims=dims, kernels=kernels, priced=priced)
     except GradtoolError:
         return None
 

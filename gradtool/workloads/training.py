@@ -17,13 +17,10 @@ from gradtool.graph.training_info import TrainingInfo
 from gradtool.losses import attach as losses
 from gradtool.ops.driver import differentiate
 from gradtool.passes import train_mode as modes
-from gradtool.passes.masters import keep_masters
 from gradtool.passes.narrow_argmax import narrow_places
-from gradtool.passes.optimizer import add_updates
 from gradtool.passes.second_order import is_training_graph, require_loss
 from gradtool.passes.selection import Selection, cut, select
 from gradtool.passes.trim import trim
-from gradtool.passes.update_groups import Updates
 from gradtool.passes.update_order import update_early
 from gradtool.shapes.folding import forget
 from gradtool.workloads.forward_graph import Heads, forward_of, heads_of
@@ -132,7 +129,10 @@ def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
     state = publish_state(op)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
-    warnings += keep_masters(op, picked.wrt) if op.masters else []
+    if op.masters:
+        from gradtool.passes.masters import keep_masters
+
+        warnings += keep_masters(op, picked.wrt)
     loss, cotangents = _rewritten(op, options.on_loss, heads.loss, heads.cotangents, picked.wrt)
     if options.fuse_attention and not again:
         _fuse_attention(op, frozenset((*picked.wrt, *barred, *cotangents)))
@@ -171,6 +171,9 @@ def _updated(
     """By parameter the name of its next value, where it is updated; lines for people."""
     if options.optimizer == "none":
         return {}, ()
+    from gradtool.passes.optimizer import add_updates
+    from gradtool.passes.update_groups import Updates
+
     updates, said, _ = add_updates(op, Updates.of(vars(options)), trained)
     return updates, said
 

@@ -14,9 +14,16 @@ import gradtool
 import gradtool as gt
 from gradtool import cli
 from gradtool.errors import ModelError
-from gradtool.graph.locations import Location
 from gradtool.graph.lora import Adapter
-from gradtool.graph.training_info import ABSENT, FACTS, Lower, OptimizerInfo, TrainingInfo, record
+from gradtool.graph.training_info import (
+    ABSENT,
+    FACTS,
+    Location,
+    Lower,
+    OptimizerInfo,
+    TrainingInfo,
+    record,
+)
 
 LINE = "g (float[4, 6] x, float[6, 8] w) => (y) { y = MatMul (x, w) }"
 NAMES = {"w": "w_grad", "ü": "a b"}

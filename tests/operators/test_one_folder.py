@@ -49,7 +49,9 @@ def cubes(tmp_path, monkeypatch):
     before = [dict(each.by_operator()) for each in registries]
     monkeypatch.setattr(gradtool.ops, "__path__", [*gradtool.ops.__path__, str(tmp_path)])
     for part in ("gradient", "kernel", "cost"):
-        Registry(part).by_operator()  # which imports the modules of the part
+        Registry(
+            part, part, function="function"
+        ).by_operator()  # which imports the modules of the part
     yield folder
     for each, known in zip(registries, before, strict=True):
         each.by_operator().clear()

@@ -33,5 +33,5 @@ def test_gradients_agree_with_finite_differences_and_onnxruntime(case):
 def test_sequences_that_are_differentiated_as_such(case, monkeypatch):
     """Without their replacement by tensors, where their structure is known."""
     pytest.importorskip("onnxruntime")
-    monkeypatch.setattr("gradtool.workloads.forward_graph.lower_sequences", lambda _: 0)
+    monkeypatch.setattr("gradtool.passes.lower_sequences.lower_sequences", lambda _: 0)
     run(case)

@@ -9,7 +9,7 @@ from graphs import parse
 
 import gradtool as gt
 from gradtool.errors import UsageError
-from gradtool.workloads.rewriting import model_of
+from gradtool.workloads.rewritten import model_of
 
 LAYERS = """g (float[N, 16] x, float[16, 16] w) => (y) {
     a = MatMul (x, w) b = Tanh (a) c = Sin (b) d = MatMul (c, w) e = Tanh (d) f = Sin (e)

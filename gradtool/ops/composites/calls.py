@@ -11,7 +11,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
-from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.composites import DOMAIN, named
 from gradtool.graph.devices import place_like
 from gradtool.graph.error_context import blamed
 from gradtool.graph.metadata import CALL, CALLEE, GROUP, NOTES, SOURCE, STAGE
@@ -94,7 +94,7 @@ def _results(op: Builder, node: ir.Node) -> list[ir.Value]:
     """Emit a body: its results, each a value of its own."""
     start = len(op.emitted)
     with blamed(lambda: label(node), "its definition"):
-        made = composites()[node.op_type].body(op, *node.inputs, **arguments(node))
+        made = named(node.op_type).body(op, *node.inputs, **arguments(node))
     made = (made,) if isinstance(made, ir.Value) else tuple(made)
     inner = set(op.emitted[start:])
     seen: list[ir.Value] = []

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.attributes import attribute
-from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.composites import DOMAIN, named
 from gradtool.graph.devices import place_like
 from gradtool.graph.metadata import CALL, CALLEE
 from gradtool.graph.predicates import is_used
@@ -146,7 +146,7 @@ def _read_call(
     """
     try:
         callee = json.loads(nodes[0].metadata_props[CALLEE])
-        entry = composites()[callee["op"]]
+        entry = named(callee["op"])
         inputs = [values[n] if n else None for n in callee["inputs"]]
         names: list[str] = callee["outputs"]
         outputs = {i: values[n] for i, n in enumerate(names) if n in values}

@@ -9,7 +9,6 @@ from gradtool.errors import UnsupportedGradient
 from gradtool.graph.metadata import aten
 from gradtool.graph.typed import Node, Tensor, given
 from gradtool.ops.gradients import Gradients, gradient, zero_gradient
-from gradtool.ops.quantize.gradient import require_unrounded
 
 zero_gradient(
     "And", "Or", "Xor", "Not", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
@@ -177,6 +176,8 @@ def cast_like(op: Builder, node: Node, dy: Tensor) -> Gradients:
 def _converted(op: Builder, node: Node, dy: Tensor) -> Tensor | None:
     x, y = node.inputs[0], node.outputs[0]
     if not (x.dtype.is_floating_point() and y.dtype.is_floating_point()):
+        from gradtool.ops.quantize.gradient import require_unrounded
+
         require_unrounded(op, x)
         return None
     if y.dtype.bitwidth < 16:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.ops.elementwise.kernel_powers import raise_to
 from gradtool.ops.formulas import OPERATIONS
 from gradtool.ops.kernels import Window, kernel
 from gradtool.ops.shared.blocks import aligned, block_size
@@ -65,6 +64,8 @@ def reciprocal(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
 @kernel("Pow", may_inplace=(0,), strided=True)
 def power(xp: Any, x: Array, exponent: Array, *, out: Arrays, work: Arrays) -> None:
     """`x ** exponent` in the type of x, which may differ from the exponent's."""
+    from gradtool.ops.elementwise.kernel_powers import raise_to
+
     raise_to(xp, x, exponent, out[0])
 
 

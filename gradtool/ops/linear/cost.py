@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtool.operators.equations import Indices, parse
 from gradtool.ops.costs import cost
 from gradtool.ops.shared.element_counts import Results, Shaped, made, size
+
+if TYPE_CHECKING:
+    from gradtool.operators.equations import Indices
 
 
 @cost("MatMul")
@@ -45,6 +47,8 @@ def einsum(*inputs: Shaped, out: Results, equation: str) -> int:
 
     Each product is summed over the indices that nothing behind it has.
     """
+    from gradtool.operators.equations import parse
+
     del out
     terms, result = parse(equation, [len(a.shape) for a in inputs])
     sizes: dict[str, int] = {}

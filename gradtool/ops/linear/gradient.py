@@ -8,7 +8,6 @@ import numpy as np
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.typed import Dim, Node, Tensor
-from gradtool.operators.equations import parse, write
 from gradtool.ops.gradients import Gradients, gradient
 
 
@@ -97,6 +96,8 @@ def gemm(op: Builder, node: Node, dy: Tensor) -> Gradients:
 @gradient("Einsum", broadcasts=True)
 def einsum(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y[r] = Σ x₁[i₁] · x₂[i₂] · …`:  dx₁[i₁] = Σ dy[r] · x₂[i₂] · …, the same with dy for x₁."""
+    from gradtool.operators.equations import parse
+
     equation = node.attributes["equation"].as_string()
     operands, result = parse(equation, [len(x.shape) for x in node.inputs])
     return [_einsum_operand(op, node, operands, result, n, dy) for n in range(len(operands))]
@@ -115,6 +116,8 @@ def _einsum_operand(
     Along an axis that is broadcast it is summed; along one whose index nothing else has, it is the
     same everywhere; a repeated index gives a diagonal.
     """
+    from gradtool.operators.equations import write
+
     x, indices = node.inputs[position], list(operands[position])
     values = [dy, *node.inputs[:position], *node.inputs[position + 1 :]]
     terms = [result, *operands[:position], *operands[position + 1 :]]

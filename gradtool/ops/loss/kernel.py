@@ -11,7 +11,6 @@ from gradtool.errors import UsageError
 from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.ops.kernels import kernel
-from gradtool.ops.shared.bounds import within
 from gradtool.ops.shared.lines import fitted, folded, line_work, lines
 from gradtool.ops.shared.sums import accumulator
 from gradtool.ops.shared.types import Array, Arrays, Index, Specs
@@ -40,6 +39,8 @@ class Labels:
 
     def at(self, index: Index) -> tuple[tuple[Array, Array, Array], Array]:
         """`(places, w)`: the index of each label in its block, and the weights `[n, 1, d]`."""
+        from gradtool.ops.shared.bounds import within
+
         xp = self.xp
         labels = self.labels[index[0], index[2]]
         counted = xp.ones(labels.shape, bool) if self.ignored is None else labels != self.ignored

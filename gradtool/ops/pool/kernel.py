@@ -12,7 +12,6 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.operators.windows import Window
-from gradtool.ops.index.kernel_accumulate import accumulate, assign, normalised
 from gradtool.ops.kernels import kernel
 from gradtool.ops.pool.kernel_windows import Pool, planes
 from gradtool.ops.shared.types import Array, Arrays, DType, Index, Specs
@@ -183,6 +182,8 @@ def max_pool_grad(
         _add_in_planes(xp, out[0], indices, dy, work[0])
         return
     places, values = indices.reshape(-1), dy.reshape(-1)
+    from gradtool.ops.index.kernel_accumulate import accumulate
+
     if not storage_order:
         accumulate(xp, "add", dx, places, values)
         return
@@ -196,6 +197,8 @@ def max_pool_grad(
 
 def _add_in_planes(xp: Any, dx: Array, places: Array, dy: Array, work: Array) -> None:
     """Dy added at places counted within their planes, some planes at a time."""
+    from gradtool.ops.index.kernel_accumulate import accumulate
+
     step, width = _tile(dy)
     dx, places, dy = (_rows(a) for a in (dx, places, dy))
     for first, start in itertools.product(*(map(range, (0, 0), dy.shape, (step, width)))):
@@ -281,6 +284,8 @@ def max_unpool(
     xp: Any, x: Array, indices: Array, shape: Array | None = None, **attributes: Any
 ) -> Array:
     """Zeros, with x at the places that `indices` counts."""
+    from gradtool.ops.index.kernel_accumulate import assign, normalised
+
     sizes = _unpool_sizes(x, shape, attributes)
     y = xp.zeros(math.prod(sizes), x.dtype)
     places = normalised(xp, indices.reshape(-1), y.size, xp.empty(indices.size, np.int64))

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.metadata import BARRIER, STAGE
+from gradtool.graph.metadata import BARRIER
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.prune import inner_nodes
 from gradtool.graph.reads import reads
+from gradtool.graph.stages import is_clone
 from gradtool.passes.ort_allocator.control_edges import (
     LAYOUTS,
     before,
@@ -107,19 +108,6 @@ def hold_back(model: ir.Model) -> None:
             is_deeper = deepest is None or depths.get(value, -1) >= depths[deepest]
             if value in depths and may_pass(value) and is_deeper:
                 deepest, zero = value, None
-
-
-def is_clone(node: ir.Node) -> bool:
-    """Whether a node computes a forward value again."""
-    return node.metadata_props.get(STAGE) == "recompute"
-
-
-def has_barriers(model: ir.Model) -> bool:
-    """Whether a node of a model is part of a barrier."""
-    return any(BARRIER in node.metadata_props for node in model.graph)
-
-
-# ------------------------------------------------------------------------------------ setting
 
 
 def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> int:

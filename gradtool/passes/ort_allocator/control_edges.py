@@ -11,14 +11,13 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.metadata import BARRIER, STAGE
-from gradtool.graph.predicates import is_float, may_be_tensor
+from gradtool.graph.predicates import SIZES, is_float, may_be_tensor
 from gradtool.graph.reads import reads
 from gradtool.graph.typed import as_tensor
 
 FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
 LAYOUTS = ("Reshape", "Squeeze", "Unsqueeze")  # that onnxruntime merges
 LARGE = 1 << 16  # bytes; waiting takes a dozen small nodes
-SIZES = (ir.DataType.INT32, ir.DataType.INT64)  # the types of shapes, axes and indices
 
 
 @contextmanager

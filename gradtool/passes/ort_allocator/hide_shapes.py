@@ -18,10 +18,10 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.metadata import BARRIER, notes
-from gradtool.graph.predicates import FLOATS, INTEGERS
+from gradtool.graph.predicates import FLOATS, INTEGERS, SIZES
 from gradtool.graph.reads import reads
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.passes.ort_allocator.control_edges import SIZES, before, passing, same_shape, zero_of
+from gradtool.passes.ort_allocator.control_edges import before, passing, same_shape, zero_of
 from gradtool.passes.ort_allocator.place_names import may_be_large, name_places
 
 TOLD = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0, "Resize": 3}  # sizes by an operand

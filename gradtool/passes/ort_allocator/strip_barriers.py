@@ -6,8 +6,8 @@ import onnx_ir as ir
 
 from gradtool.graph import walk
 from gradtool.graph.metadata import BARRIER, notes
+from gradtool.graph.predicates import SIZES
 from gradtool.graph.prune import detach
-from gradtool.passes.ort_allocator.control_edges import SIZES
 
 
 def strip_barriers(model: ir.Model) -> int:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE, fit
 from gradtool.planning.packing.problem import RANKS, Numbers, Problem
 
 FIRST_PIECE = 250_000
@@ -57,6 +56,8 @@ class Climb:
 
     def attempt(self, capacity: int, piece: int, end: int = 0) -> None:
         """Try each order for a piece of the work, `end` of it left for later."""
+        from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE, fit
+
         for keys in RANKS:
             limit = min(piece, self.work - end)
             if limit <= 0:

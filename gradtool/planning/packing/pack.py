@@ -11,9 +11,7 @@ from gradtool.errors import UsageError
 from gradtool.planning.liveness import Lifetime
 from gradtool.planning.packing.capacity_search import Climb, height
 from gradtool.planning.packing.greedy import greedy
-from gradtool.planning.packing.outward import outward
 from gradtool.planning.packing.problem import Numbers, Problem, parts
-from gradtool.planning.packing.squeaky import squeaky
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +100,8 @@ def _tight(
     assert best is not None  # noqa: S101 - there is always an order
     best = _outward(part, least, effort.filling, best)
     if height(part, best[0]) > least:
+        from gradtool.planning.packing.squeaky import squeaky
+
         again = squeaky(part, least, effort.repeating)
         if again is not None and height(part, again) < height(part, best[0]):
             best = again, "squeaky"
@@ -118,6 +118,8 @@ def _outward(
 
     Most of the work goes to `least`, a twentieth to each capacity above.
     """
+    from gradtool.planning.packing.outward import outward
+
     step = work // 20
     found = outward(part, least, work - HALVINGS * step)
     if found is not None:

@@ -89,7 +89,7 @@ def parts(first: Numbers, last: Numbers, size: Numbers) -> Iterator[Problem]:
 def _part(members: Numbers, first: Numbers, last: Numbers, size: Numbers) -> Problem:
     members = np.sort(members)
     begin, end = first[members], last[members] + 1
-    edges = np.unique(np.concatenate((begin, end)))
+    edges = np.array(sorted({*begin.tolist(), *end.tolist()}))  # `unique` imports numpy.ma
     unit = int(np.gcd.reduce(size[members]))
     return Problem(
         members=members,

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import gradtool as gt
 from gradtool.graph.metadata import BARRIER
+from gradtool.graph.stages import has_barriers
 from gradtool.ops.composites.calls import inline
-from gradtool.passes.ort_allocator.barrier import barrier, has_barriers
+from gradtool.passes.ort_allocator.barrier import barrier
 from gradtool.passes.ort_allocator.strip_barriers import strip_barriers
 from gradtool.workloads.ort_options import session
 

@@ -26,8 +26,8 @@ from gradtool.exec.feeds import defaults
 from gradtool.graph import walk
 from gradtool.graph.metadata import BARRIER, PLACE
 from gradtool.graph.reads import reads
+from gradtool.graph.stages import has_barriers
 from gradtool.passes.ort_allocator import control_edges
-from gradtool.passes.ort_allocator.barrier import has_barriers
 from gradtool.passes.parameters_as_inputs import parameters_as_inputs
 from gradtool.workloads.ort_options import session
 

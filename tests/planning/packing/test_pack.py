@@ -174,7 +174,7 @@ class Told(Climb):
 @pytest.fixture
 def told(monkeypatch):
     monkeypatch.setattr(module, "Climb", Told)
-    monkeypatch.setattr(module, "outward", lambda *_: None)
+    monkeypatch.setattr("gradtool.planning.packing.outward.outward", lambda *_: None)
     monkeypatch.setattr(Told, "asked", [])
     return Told
 
@@ -267,7 +267,7 @@ def test_packing_outwards_halves_what_is_above_the_load(
         asked.append((capacity, work))
         return np.full(len(problem.size), capacity) - problem.size if capacity >= fits else None
 
-    monkeypatch.setattr(module, "outward", outward)
+    monkeypatch.setattr("gradtool.planning.packing.outward.outward", outward)
     found, name = module._outward(part, 7, 200, (tall, "stacked"))
 
     assert asked == list(zip(capacities, (180, 10, 10), strict=False))

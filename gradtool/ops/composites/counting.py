@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -11,13 +10,13 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments
-from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.composites import DOMAIN, find, named
 from gradtool.graph.constants import array
 from gradtool.graph.specs import Spec, spec_of
 from gradtool.io.opset import MINIMUM
 from gradtool.ops import traits
 from gradtool.ops.composites.dead_outputs import needed
-from gradtool.ops.costs import COSTS, Cost, flops
+from gradtool.ops.costs import Cost, flops
 from gradtool.ops.shared.element_counts import Results
 
 Given = Spec | tuple[Spec, bytes] | None
@@ -31,7 +30,7 @@ def _counted(
     graph = ir.Graph([], [], nodes=[], opset_imports={"": MINIMUM, DOMAIN: 1})
     op = Builder(ir.Model(graph, ir_version=10))
     with op.arithmetic():
-        made = composites()[name].body(op, *inputs, **dict(options))
+        made = named(name).body(op, *inputs, **dict(options))
     results = [made] if isinstance(made, ir.Value) else made
     read = [value for value, is_wanted in zip(results, wanted, strict=False) if is_wanted]
     counts = [_cost(node) for node in needed(list(graph), read)]
@@ -68,14 +67,13 @@ def _known(value: ir.Value) -> Any:
     return array(value) if integer and value.const_value is not None else spec_of(value)
 
 
-def _formula(name: str) -> Callable[..., int | None]:
+def counted(name: str) -> Cost | None:
+    """The cost of a composite by what its body does; None if there is none."""
+    if find(name) is None or traits.of(f"{DOMAIN}::{name}").uncounted:
+        return None
+
     def formula(*inputs: Any, out: Results, **options: Any) -> int | None:
         wanted = tuple(each is not None for each in out)
         return _counted(name, tuple(map(_key, inputs)), wanted, tuple(sorted(options.items())))
 
-    return formula
-
-
-for _name in composites():
-    if not traits.of(f"{DOMAIN}::{_name}").uncounted:
-        COSTS.add(Cost(DOMAIN, _name, 1, _formula(_name)), unless_known=True)
+    return Cost(DOMAIN, name, 1, formula)
