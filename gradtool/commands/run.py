@@ -118,6 +118,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     from gradtool.commands.kernels import available, say_both
     from gradtool.exec import feeds
     from gradtool.exec.run import kernels_on
+    from gradtool.exec.run import planned_for as carried
     from gradtool.graph.training_info import TrainingInfo
     from gradtool.reports import running
 
@@ -131,8 +132,10 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
         training, arrays = _sized(asked, training, arrays)
     if options["save_grads"] is not None and not TrainingInfo.of(training).gradients:
         raise UsageError("--save-grads: this step returns no gradients")
-    asked_for = kernels_on(where, kernels_of(options, where))
     is_auto = options["kernels"] == AUTO
+    asked_for = kernels_on(
+        where, carried(training, AUTO, where) if is_auto else kernels_of(options, where)
+    )
     chosen, planned_for = _planned(
         reporter, training, options["plan"], arrays, asked_for, is_auto=is_auto
     )

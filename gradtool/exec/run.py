@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import onnx_ir as ir
@@ -15,7 +16,8 @@ from gradtool.exec.device import Device, open_device
 from gradtool.exec.results import Arrays, Result, result_of
 from gradtool.exec.shared_arena import Store
 from gradtool.exec.watch import Watch
-from gradtool.operators.kernel_sets import LIBRARY, NONE, Asked, Kernels
+from gradtool.graph.training_info import TrainingInfo
+from gradtool.operators.kernel_sets import AUTO, LIBRARY, NONE, Asked, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
 from gradtool.program.bind_dims import bound
@@ -39,7 +41,17 @@ def sized_and_planned(
     """
     register_shapes()
     sized = bound(model, dims) if dims else model
-    return sized, no_recompute(flatten(sized, dims=dims, kernels=chosen(kernels)), name)
+    return sized, no_recompute(flatten(sized, dims=dims, kernels=planned_for(model, kernels)), name)
+
+
+def planned_for(model: ir.Model, asked: Asked, device: str = "cpu") -> Kernels:
+    """The kernels of a run; `auto` takes those of the plan in a model where they are available."""
+    if asked != AUTO or device != "cpu":
+        return chosen(asked, device)
+    carried = (TrainingInfo.of(model).plan or {}).get("kernels")
+    if carried == "numpy" or (carried in LIBRARY and chosen(AUTO) in LIBRARY):
+        return cast("Kernels", carried)
+    return chosen(asked)
 
 
 def home(kernels: Kernels) -> str:
@@ -93,7 +105,7 @@ def execute(
         GradtoolError: `check_nan` found a NaN; the node is named.
     """
     opened = open_device(options.device)
-    kernels = require(options.kernels, opened)
+    kernels = require(planned_for(model, options.kernels, opened.name), opened)
     sized, plan = sized_and_planned(model, feeds.sizes(model, arrays), kernels=kernels)
     binding = Bindings(Store(opened)).add(plan, sized)
     executor = binding.enter()

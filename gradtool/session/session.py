@@ -19,7 +19,7 @@ from gradtool.exec.bound_model import Resident
 from gradtool.exec.device import open_device
 from gradtool.exec.hooks import Hooks, Shared, put_on
 from gradtool.exec.results import Result
-from gradtool.exec.run import require
+from gradtool.exec.run import planned_for, require
 from gradtool.exec.shared_arena import Store
 from gradtool.exec.state_ready import Settling, carried
 from gradtool.exec.state_ready import put_on as settle
@@ -76,7 +76,9 @@ class Session(Updating, Hooking):
         self._most_plans = _at_least_one(options.most_plans)
         self._shared = frozenset(self._model.graph.initializers)
         self._store = Store(open_device(options.device))
-        self._kernels = require(options.kernels, self._store.device)
+        self._kernels = require(
+            planned_for(self._model, options.kernels, self._store.device.name), self._store.device
+        )
         self._hooks = Hooks()
         self._gradients = gradients_of(self._model)
         self._train = self._resident(self._keeping(options.keep_gradients))

@@ -50,7 +50,7 @@ def test_what_is_written_is_planned_again(work, found, path):
     assert found.schedule.recomputed
     assert again.plan == found.plan
     assert again.schedule == found.schedule
-    assert gt.plan(write(work, again)).peak == found.plan.peak
+    assert gt.plan(write(work, again), kernels="numpy").peak == found.plan.peak
 
 
 def test_the_file_holds_what_was_proven(found, path):
