@@ -251,7 +251,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     ),
     "train": (
         _named("model"),
-        Requires("result every patience metric", (given("evaluate"),)),
+        Requires("result every patience metric", (given("evaluate"), given("split"))),
+        Exclusive((given("evaluate"), given("split"))),
         Exclusive((given("only_loss"), OF_OUTPUTS)),
         Requires("lora_adapter", (given("lora"),)),
         Requires("deterministic timeout shard shard_tables stages sync_batchnorm",

@@ -45,7 +45,8 @@ class Results:
             raise UsageError("the model is read from standard input: name the output with -o FILE")
         if options["output"] == "-":
             raise UsageError("-o -: standard output tells how training went; name a file")
-        if options["result"] == "best" and options["evaluate"] is None:
+        evaluates = options["evaluate"] is not None or options["split"] is not None
+        if options["result"] == "best" and not evaluates:
             raise UsageError(
                 "--result best takes --eval DATA: nothing tells which weights are best"
             )

@@ -47,8 +47,8 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
     required=True,
     metavar="DATA",
     type=PATH,
-    help="What to train on: .npz, a folder of .npy, .safetensors, .parquet, .arrow, or "
-    "module:function that yields batches.",
+    help="What to train on: .csv, .parquet, .jsonl, .npz, .safetensors, a folder of images or "
+    "recordings by class, of .npy, or that datasets saved, or module:function.",
 )
 @click.option(
     "--eval",
@@ -62,7 +62,7 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
     "mapped",
     multiple=True,
     metavar="INPUT=NAME",
-    help="What the data call an input of the model.",
+    help="What the data call an input of the model; a glob, or A,B,C, are columns side by side.",
 )
 @click.option(
     "-o",
@@ -99,7 +99,7 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
 @click.option(
     "--result",
     type=Choice(["best", "last"]),
-    help="Which weights to write.  [default: best with --eval, else last]",
+    help="Which weights to write.  [default: best with --eval or --split, else last]",
 )
 @click.option(
     "--force",

@@ -110,6 +110,13 @@ class Original:
             if name not in places or not location.put(self._proto, name, places[name], new)
         ]  # fmt: skip
 
+    def note(self, metadata: Mapping[str, str]) -> None:
+        """Put entries into the metadata of the model, in place of those of the same keys."""
+        kept = [each for each in self._proto.metadata_props if each.key not in metadata]
+        onnx.helper.set_model_props(
+            self._proto, {**{each.key: each.value for each in kept}, **metadata}
+        )
+
     def require(
         self,
         tensors: Mapping[str, Kind],

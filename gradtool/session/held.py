@@ -103,6 +103,7 @@ class StateAccess:
         values: Mapping[str, np.ndarray[Any, Any]] | None = None,
         force: bool = False,
         external_data: Literal["auto", "always", "never"] = "auto",
+        metadata: Mapping[str, str] | None = None,
     ) -> tuple[Path, int]:
         """Write the model that was loaded with the weights as they are now.
 
@@ -117,6 +118,7 @@ class StateAccess:
             force: replace a file that is there.
             external_data: `always` or `never`: weights lie in a file beside the model, or inside of
                 it; `auto`: as in the file that was loaded.
+            metadata: entries that are added to those of the model.
 
         Returns:
             The path, and the bytes that were written.
@@ -137,6 +139,7 @@ class StateAccess:
                 f"the original model has no tensor called {some(lost)}, whose numbers have changed;"
                 " save the training graph with gradtool.save, and load that into a session"
             )
+        model.note(metadata or {})
         return model.save(path, force=force, external_data=external_data)
 
     def weights(

@@ -8,7 +8,8 @@ from types import MappingProxyType
 # As in pyproject.toml, whose extras have names that work in a clone alone.
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "ort": ("onnxruntime>=1.23",), "cuda12": ("cupy-cuda12x>=14",),
-    "cuda13": ("cupy-cuda13x>=14",), "image": ("pillow>=10",), "data": ("pyarrow>=15",),
+    "cuda13": ("cupy-cuda13x>=14",), "image": ("pillow>=10",),
+    "audio": ("soundfile>=0.12",), "data": ("pyarrow>=15",),
     "mpi": ("mpi4py>=4", "mpich>=4.3"), "tensorboard": ("tensorboardX>=2.6",),
 })  # fmt: skip
 

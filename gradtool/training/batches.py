@@ -36,7 +36,7 @@ class Batches:
             else:
                 last = self.order.batches - 1
                 for place, indices in enumerate(self.order.epoch(number, start), start):
-                    yield self.data.batch(indices[self._own(len(indices))]), place == last
+                    yield self.data.batch(indices[self._own(len(indices))], number), place == last
             number, start = number + 1, 0
 
     def _streamed(self, number: int, start: int) -> Iterator[tuple[Arrays, bool]]:

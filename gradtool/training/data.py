@@ -2,100 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
-import onnx_ir as ir
 
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import feeds
 from gradtool.exec.array_interop import array_of, as_numpy
-from gradtool.io.stored import Stored
 from gradtool.losses.labels import COPIED
 from gradtool.text.words import some, suggest
-from gradtool.training.checks import Check, checks_of, converted, range_of
+from gradtool.training.checks import Check, checks_of, range_of
+from gradtool.training.columns import Unread, chosen, stacked
+from gradtool.training.converting import Converter
+from gradtool.training.data_options import DataOptions
+from gradtool.training.decoding import Decoded
+from gradtool.training.images import Scale
+from gradtool.training.input_spec import InputSpec
+from gradtool.training.iterables import Column, named
 from gradtool.training.metrics import Target
 from gradtool.training.sampler import Indices
-from gradtool.training.sources import Array, Batch, Examples, Source, Stream
+from gradtool.training.sources import Array, Examined, Examples, Lazy, Source, Stream
 
+Arrays = dict[str, Array]
+CLASSES = "gradtool.classes"
 COMPARED = 64  # examples whose labels are held against other inputs
 LOOKED_AT, _AT_ONCE = 1 << 30, 1 << 24  # bytes of an array that is looked through, and how
-Arrays = dict[str, Array]
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """What a model takes of data: inputs by name, and the axis along which each has examples.
-
-    `symbol` is what the inputs call the number of examples, `size` that which the model itself
-    fixes, None where it is open.
-    """
-
-    model: ir.Model
-    inputs: Mapping[str, ir.Value]
-    axes: Mapping[str, int | None]
-    size: int | None
-    symbol: str | None = None
-
-    @classmethod
-    def of(cls, model: ir.Model, also: Iterable[str] = (), labels: Collection[str] = ()) -> Self:
-        """The inputs without a default; those `also` named come from elsewhere.
-
-        Where inputs leave the number of examples open and the `labels` that outputs are held
-        against do not, nodes fix it.
-        """
-        known = {*feeds.defaults(model), *feeds.buffers(model), *also}
-        inputs = {v.name or "": v for v in feeds.inputs_of(model) if v.name not in known}
-        for value in inputs.values():
-            feeds.require_tensor(value)
-        symbol, size = _leading(inputs.values())
-        if symbol is not None:
-            size = next(_fixed(inputs[name] for name in labels if name in inputs), None)
-        axes = {name: _axis(value, symbol, size) for name, value in inputs.items()}
-        return cls(model, inputs, axes, size, symbol)
-
-
-def _leading(inputs: Iterable[ir.Value]) -> tuple[str | None, int | None]:
-    """The symbol that the examples of a batch are counted by, or their fixed number.
-
-    That is the symbol called batch, or the leading one of the first input that has any axes; where
-    that input has no open axis at the front, its only open axis.
-    """
-    shaped = [v.shape for v in inputs if v.shape is not None and len(v.shape)]
-    named = [str(d.value) for s in shaped for d in s if isinstance(d, ir.SymbolicDim) and d.value]
-    if "batch" in named:
-        return "batch", None
-    if not shaped:
-        return None, None
-    first = shaped[0][0]
-    if isinstance(first, ir.SymbolicDim):
-        return (str(first.value) if first.value is not None else None), None
-    alone = [d for d in shaped[0] if isinstance(d, ir.SymbolicDim)]
-    if len(alone) == 1 and alone[0].value is not None:
-        return str(alone[0].value), None
-    return None, first
-
-
-def _fixed(inputs: Iterable[ir.Value]) -> Iterator[int]:
-    """The leading sizes of shapes that leave nothing open."""
-    shapes = (value.shape for value in inputs)
-    return (s.numpy()[0] for s in shapes if s is not None and len(s) and s.is_static())
-
-
-def _axis(value: ir.Value, symbol: str | None, size: int | None) -> int | None:
-    """The axis of the examples of an input; None if each batch has all of it."""
-    if value.shape is None:
-        return 0
-    dims = list(value.shape)
-    if symbol is not None:
-        for axis, dim in enumerate(dims):
-            if isinstance(dim, ir.SymbolicDim) and dim.value == symbol:
-                return axis
-    if not dims or (isinstance(dims[0], int) and dims[0] != size):
-        return None
-    return 0
 
 
 class BoundDataset:
@@ -104,31 +38,59 @@ class BoundDataset:
     `said` are lines for people: types that are changed, arrays that are left aside.
     """
 
-    def __init__(self, source: Source, takes: InputSpec, names: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        takes: InputSpec,
+        names: Mapping[str, str],
+        options: DataOptions | None = None,
+        like: BoundDataset | None = None,
+    ) -> None:
         """Match names: `names` has those of the data by those of inputs, where they differ.
+
+        Labels that begin at 1 in the data that these are `like` do so here.
 
         Raises:
             MissingData: there is nothing for an input.
             UsageError: an array has another type or shape than its input, or is empty; arrays
                 have different numbers of examples; an input has no such name.
         """
-        self.source, self.takes = source, takes
-        self.said: list[str] = []
+        self.takes = takes
+        self._rows: Indices | None = None
         unknown = next((name for name in names if name not in takes.inputs), None)
         if unknown is not None:
             hint = suggest(unknown, takes.inputs) or f"; it takes {some(takes.inputs)}"
             raise UsageError(f"--map {unknown}={names[unknown]}: the model has no such input{hint}")
-        self._names = {name: names.get(name, name) for name in takes.inputs}
+        self.source = source.bound(takes, names) if isinstance(source, Lazy) else source
+        told = self.source.names if isinstance(self.source, Examples) else {}
+        self._names = {name: names.get(name, told.get(name, name)) for name in takes.inputs}
+        self.said: list[str] = []
         self._checks: dict[str, Check] = {}
+        scale, is_said = Scale.of(takes.model, options or DataOptions())
+        self.converter = Converter(
+            self.source.source, takes, self._names, scale if is_said else None, self.said
+        )
         self.examples: int | None = None
-        if isinstance(source, Examples):
-            self._require_names(source.arrays)
-            aside = [name for name in source.arrays if name not in self._names.values()]
-            if aside:
-                self.said.append(f"{source.source}: left aside: {some(aside)}")
-            self.examples = self._counted(source.arrays)
-            self._sample(source)
-        self._checks = checks_of(takes.inputs, source.source)
+        if isinstance(self.source, Examples):
+            self._bind(self.source, like)
+        self._checks = checks_of(takes.inputs, self.source.source)
+
+    def _bind(self, source: Examples, like: BoundDataset | None) -> None:
+        """Find an array for each input, and how it is turned to what the input takes."""
+        self.said += source.said
+        arrays, used = self._stacked(source)
+        self._require_names(arrays)
+        self._arrays = {of: arrays[of] for of in self._names.values()}
+        for each in self._arrays.values():
+            if isinstance(each, Unread):
+                raise UsageError(each.why)
+        aside = [name for name in arrays if name not in self._arrays and name not in used]
+        if aside:
+            self.said.append(f"{source.source}: left aside: {some(aside)}")
+        self.examples = self._counted(self._arrays)
+        for name, of in self._names.items():
+            self.converter.bind(name, self._arrays[of], None if like is None else like.converter)
+        self._sample(source)
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -159,10 +121,29 @@ class BoundDataset:
         """What tells whether data are the same: types and sizes by name."""
         if isinstance(self.source, Stream):
             return {"stream": self.source.source}
-        arrays = self.source.arrays
-        return {
-            name: f"{arrays[of].dtype}{list(arrays[of].shape)}" for name, of in self._names.items()
+        found: dict[str, Any] = {
+            name: f"{self._arrays[of].dtype}{list(self._arrays[of].shape)}"
+            for name, of in self._names.items()
         }
+        if self.classes:
+            found["classes"] = self.classes
+        if self._rows is not None:
+            found["examples"] = len(self._rows)
+        return found | dict(self.source.about)
+
+    @property
+    def classes(self) -> dict[str, list[str]]:
+        """The names of classes by the input that takes their numbers."""
+        known = self.source.classes if isinstance(self.source, Examples) else {}
+        return {name: list(known[of]) for name, of in self._names.items() if of in known}
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Metadata of a model that is trained on these: its classes, and how examples were made."""
+        kept = dict(self.source.kept) if isinstance(self.source, Examples) else {}
+        if self.classes:
+            kept[CLASSES] = self.classes
+        return {key: json.dumps(value) for key, value in kept.items()}
 
     def look_through(self) -> None:
         """Check the numbers of all examples, but for arrays of more than `LOOKED_AT` bytes.
@@ -175,31 +156,40 @@ class BoundDataset:
         if not isinstance(self.source, Examples) or self.examples is None:
             return
         for name, of in self._names.items():
-            array, axis = self.source.arrays[of], self.takes.axes[name]
+            array, axis = self._arrays[of], self.takes.axes[name]
             check = self._checks.get(name)
-            if check is None or array.nbytes > LOOKED_AT:
+            lies_there = not isinstance(array, Decoded | Column)
+            if check is None or array.nbytes > LOOKED_AT or not lies_there:
                 continue
             step = max(self.examples * _AT_ONCE // max(array.nbytes, 1), 1)
             for start in range(0, 1 if axis is None else self.examples, step):
-                indices = np.arange(start, min(start + step, self.examples))
+                indices = self._numbers(np.arange(start, min(start + step, self.examples)))
                 taken = {name: self._taken(array, axis, indices)}
-                check(self._converted(taken, indices), indices)
+                check(self.converter.convert(taken, indices), indices)
 
     # ------------------------------------------------------------------- batches
 
-    def batch(self, indices: Indices) -> Arrays:
-        """The examples of some indices, in the types of the inputs.
+    def restricted(self, rows: Indices) -> Self:
+        """The same data, of which examples are those of some rows."""
+        made = copy(self)
+        made._rows, made.examples = rows, len(rows)  # noqa: SLF001 - it is one of this class
+        made.said = []
+        return made
+
+    def batch(self, indices: Indices, epoch: int | None = None) -> Arrays:
+        """The examples of some indices, in the types of the inputs; drawn, where of an epoch.
 
         Raises:
             UsageError: a file has changed, or a number in it is none that the model takes.
         """
         assert isinstance(self.source, Examples)  # noqa: S101 - streams have no indices
         self.source.require_same()
+        indices = self._numbers(indices)
         made = {
-            name: self._taken(self.source.arrays[of], self.takes.axes[name], indices)
+            name: self._taken(self._arrays[of], self.takes.axes[name], indices, epoch)
             for name, of in self._names.items()
         }
-        made = self._converted(made, indices)
+        made = self.converter.convert(made, indices)
         for check in self._checks.values():
             check(made, indices)
         return made
@@ -208,12 +198,18 @@ class BoundDataset:
         """The batches of an order."""
         return map(self.batch, order)
 
+    def first(self) -> Arrays | None:
+        """The first batch of a stream, which is still to come; None where it has none."""
+        assert isinstance(self.source, Stream)  # noqa: S101 - examples have an order
+        given = self.source.first()
+        return None if given is None else self._of_stream(given, 0)
+
     def epoch(self, number: int, first: int = 0) -> Iterator[Arrays]:
         """The batches that a stream has for an epoch, from batch `first` on."""
         assert isinstance(self.source, Stream)  # noqa: S101 - examples have an order
         counted = 0
-        for index, batch in enumerate(self.source.make(number)):
-            made = self._of_stream(batch) if index >= first else None
+        for index, batch in enumerate(self.source.epoch(number)):
+            made = self._of_stream(batch, index) if index >= first else None
             if made is not None:
                 start = np.arange(counted, counted + self.size_of(made))
                 for check in self._checks.values():
@@ -243,7 +239,7 @@ class BoundDataset:
 
     # -------------------------------------------------------------------- fitting
 
-    def _require_names(self, arrays: Batch) -> None:
+    def _require_names(self, arrays: Mapping[str, Any]) -> None:
         for name, of in self._names.items():
             if of not in arrays:
                 there = some(arrays) or "nothing"
@@ -252,7 +248,7 @@ class BoundDataset:
                     f"name it with --map {name}=NAME"
                 )
 
-    def _counted(self, arrays: Mapping[str, Array | Stored]) -> int:
+    def _counted(self, arrays: Mapping[str, Examined]) -> int:
         """How many examples there are."""
         counts: dict[str, int] = {}
         for name, of in self._names.items():
@@ -282,24 +278,14 @@ class BoundDataset:
             raise UsageError(
                 f"{source.source}: {self.examples} examples, and the model takes {count} at a time"
             )
+        indices = np.arange(count)
         made = {
-            name: self._taken(source.arrays[of], self.takes.axes[name], np.arange(count))
+            name: self._taken(self._arrays[of], self.takes.axes[name], indices)
             for name, of in self._names.items()
         }
-        for name, array in made.items():
-            self._say_type(name, array)
-        self._require_shapes(self._converted(made, np.arange(count)))
-
-    def _say_type(self, name: str, array: Array) -> None:
-        dtype = self._dtype(name)
-        if dtype is not None and array.dtype != dtype and np.can_cast(
-            array.dtype, dtype, "same_kind"
-        ):  # fmt: skip
-            how = "" if np.can_cast(array.dtype, dtype, "safe") else ", rounded"
-            self.said.append(
-                f"{self.source.source}: {self._names[name]!r} is {array.dtype}, taken as "
-                f"{dtype}{how}"
-            )
+        for name, array in self.converter.adapt(made, indices).items():
+            self.converter.say_type(name, array)
+        self._require_shapes(self.converter.convert(made, indices))
 
     def _require_shapes(self, made: Arrays) -> None:
         try:
@@ -307,7 +293,8 @@ class BoundDataset:
         except UsageError as error:
             raise UsageError(f"{self.source.source}: {error}") from error
 
-    def _of_stream(self, batch: Batch) -> Arrays:
+    def _of_stream(self, given: Any, number: int) -> Arrays:
+        batch = named(given, self.takes.inputs, f"{self.source.source}: batch {number}")
         self._require_names(batch)
         made: Arrays = {}
         for name, of in self._names.items():
@@ -315,36 +302,44 @@ class BoundDataset:
                 made[name] = as_numpy(array_of(batch[of]))
             except ValueError as error:
                 raise UsageError(f"{self.source.source}: {of!r} is no array ({error})") from error
-        made = self._converted(made)
+            self.converter.bind_shape(name, made[name].shape, made[name].dtype)
+        made = self.converter.convert(made)
         self._require_shapes(made)
         if not self.size_of(made):
             raise UsageError(f"{self.source.source}: a batch holds no examples")
         return made
 
-    def _dtype(self, name: str) -> np.dtype[Any] | None:
-        dtype = self.takes.inputs[name].dtype
-        return None if dtype is None else np.dtype(dtype.numpy())
+    def _stacked(self, source: Examples) -> tuple[dict[str, Examined], set[str]]:
+        """All arrays, and those of columns that inputs take side by side; which these are."""
+        arrays: dict[str, Examined] = dict(source.arrays)
+        used: set[str] = set()
+        for name, of in self._names.items():
+            others = [each for other, each in self._names.items() if other != name]
+            found = chosen(of, list(source.arrays), others)
+            if found is None:
+                continue
+            if not found:
+                raise MissingData(
+                    f"{source.source}: --map {name}={of}: no such column; it holds "
+                    f"{some(source.arrays)}"
+                )
+            dtype = self.converter.dtype(name)
+            is_float = dtype is not None and dtype.kind == "f"
+            arrays[of] = stacked(source.source, source.arrays, found, dtype if is_float else None)
+            used.update(found)
+            self.said.append(f"{source.source}: {name!r} is {len(found)} columns: {some(found)}")
+        return arrays, used
 
-    def _converted(self, arrays: Arrays, indices: Indices | None = None) -> Arrays:
-        """Arrays in the types of the inputs, where no other kind of number is meant."""
-        made: Arrays = {}
-        for name, array in arrays.items():
-            dtype = self._dtype(name)
-            if dtype is None or array.dtype == dtype:
-                made[name] = array
-            elif np.can_cast(array.dtype, dtype, "same_kind"):
-                what = f"{self.source.source}: {self._names[name]!r}"
-                made[name] = converted(array, dtype, what, indices)
-            else:
-                try:
-                    made[name] = feeds.in_type_of(self.takes.inputs[name], array, "")
-                except UsageError:
-                    raise UsageError(
-                        f"{self.source.source}: {self._names[name]!r} is {array.dtype}, the model "
-                        f"takes {dtype}"
-                    ) from None
-        return made
+    def _numbers(self, indices: Indices) -> Indices:
+        """The numbers in the source of some examples."""
+        return indices if self._rows is None else self._rows[indices]
 
     @staticmethod
-    def _taken(array: Array | Stored, axis: int | None, indices: Indices) -> Array:
-        return np.asarray(array) if axis is None else array.take(indices, axis)
+    def _taken(
+        array: Examined, axis: int | None, indices: Indices, epoch: int | None = None
+    ) -> Array:
+        if axis is None:
+            return np.asarray(array)
+        if isinstance(array, Decoded):
+            return array.take(indices, axis, epoch)
+        return array.take(indices, axis)

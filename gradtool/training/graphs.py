@@ -25,7 +25,7 @@ from gradtool.passes.evaluation import evaluation
 from gradtool.passes.loss_parts import LossParts, in_parts
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.update_groups import Updates
-from gradtool.training.data import InputSpec
+from gradtool.training.input_spec import InputSpec
 from gradtool.training.options import TrainOptions
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.plan_files import fingerprint

@@ -11,13 +11,14 @@ from gradtool.arguments import hold
 from gradtool.errors import UsageError
 from gradtool.graph.optimizers import UPDATING
 from gradtool.text.units import parse_bytes
+from gradtool.training.data_options import DataOptions
 from gradtool.workloads.options import option, options_of, require
 
 BATCH = 32  # examples, where neither the model nor anybody says
 
 
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(DataOptions):
     """How to train; see `gradtool.Trainer`."""
 
     batch: int | None = option(

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.io import contained
+from gradtool.io.documents import write_document
 from gradtool.ranks.group import ALONE, Group
 from gradtool.training import journal as journals
 from gradtool.training.callbacks import Watcher
@@ -34,6 +35,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
+CLASSES = "classes.json"  # the names of classes by input
 PLAN = "plan.json"  # what was chosen for a memory, beside the checkpoints
 
 
@@ -151,6 +153,8 @@ def begun(setup: Setup, watcher: Watcher, options: FitOptions) -> Begun:
             chosen = setup.fit.chosen
             plan = chosen.planned or keep(chosen.work)
             plan_files.save(chosen.work, plan, folder.path / PLAN, force=True, own=True)
+    if first and folder is not None and setup.data[0].classes:
+        write_document(setup.data[0].classes, folder.path / CLASSES, force=True, own=True)
     if first and folder is not None:
         records = Records(folder, _journal(folder, found, watcher))
     step = int(group.gather(np.array(-1 if found is None else found.progress.step))[0])

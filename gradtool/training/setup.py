@@ -19,16 +19,18 @@ from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates
 from gradtool.training.callbacks import Watcher
-from gradtool.training.data import Arrays, BoundDataset, InputSpec
+from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Dims, Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
+from gradtool.training.input_spec import InputSpec
 from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
+from gradtool.training.reading import bound, sources_of
 from gradtool.training.sampler import Order
 from gradtool.training.schedules import Schedule, schedule
 from gradtool.training.sizing import kernels_for, sized
-from gradtool.training.sources import Given, Source, opened
+from gradtool.training.sources import Given, Source
 
 PLAN_SUFFIX = ".json"
 STATISTICS = (
@@ -124,7 +126,7 @@ class Setup:
 def _sample(data: BoundDataset, most: int) -> Arrays:
     if data.examples is not None:
         return data.batch(np.arange(min(most, data.examples)))
-    first = next(data.epoch(0), None)
+    first = data.first()
     if first is None:
         raise UsageError(f"{data.source.source}: yields no batch")
     return data.part(first, 0, most)
@@ -146,7 +148,7 @@ def prepared(
     """
     if options.memory is not None and ranks > 1:
         raise UsageError("a memory to keep to is of one process: leave it out on several ranks")
-    sources = [opened(each, options.seed) for each in (data, evaluate) if each is not None]
+    sources = sources_of(data, evaluate, options)
     graphs = graphs_of(recipe, options, in_two=options.in_two or ranks > 1)
     is_default = options.batch is None
     read, options = _read(graphs, sources, names, options, ranks)
@@ -162,7 +164,7 @@ def prepared(
         _say_default(read[0], order, watcher)
     if options.sync_batchnorm and ranks > 1:
         graphs = graphs.planned(synchronized(graphs.model, ranks))
-    if evaluate is not None and graphs.update is None:
+    if len(read) > 1 and graphs.update is None:
         graphs = evaluated_in_parts(graphs, takes)
     fit, kernels = None, kernels_for(options, ranks)
     if options.memory is not None:
@@ -179,7 +181,7 @@ def prepared(
             f"the schedule {rates.shape} has to know the end: give steps, {sources[0].source} does "
             "not tell how many there are"
         )
-    watched = [] if evaluate is None else metrics(
+    watched = [] if len(read) == 1 else metrics(
         options.metric, graphs.training.labels, read[0].targets(graphs.training.shifts)
     )  # fmt: skip
     made = Setup(
@@ -197,7 +199,7 @@ def _read(
 ) -> tuple[list[BoundDataset], TrainOptions]:  # fmt: skip
     """Data held against what a step takes, and the options with the examples of a step."""
     takes = InputSpec.of(graphs.training.model, graphs.inner, graphs.training.labels)
-    read = [BoundDataset(source, takes, names) for source in sources]
+    read = bound(sources, takes, names, options)
     found = sized(options, takes.size, ranks, read[0].examples)
     if takes.size is not None:
         return read, found
@@ -205,7 +207,7 @@ def _read(
     if fixed is None:
         return read, found
     takes = replace(takes, size=fixed)
-    return [BoundDataset(source, takes, names) for source in sources], sized(options, fixed, ranks)
+    return bound(sources, takes, names, options), sized(options, fixed, ranks)
 
 
 def _say(graphs: Graphs, read: Sequence[BoundDataset], watcher: Watcher) -> None:

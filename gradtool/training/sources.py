@@ -1,4 +1,4 @@
-"""Where data come from: files of arrays that hold all examples, or a function that yields batches.
+"""Where data come from: files that hold all examples, or what yields batches.
 
 Nothing is unpickled.  Folders and safetensors files stay on the disk: what a batch needs is read.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,10 +23,18 @@ from gradtool.exec.array_interop import array_of, as_numpy
 from gradtool.io import npy, safetensors
 from gradtool.io.stored import Stored
 from gradtool.plugins import function_at, parameters_of
+from gradtool.text.words import some
+from gradtool.training import audio, images, media, tables, text_tables
+from gradtool.training.columns import Categories, Classes, Unread
+from gradtool.training.data_options import DataOptions
+from gradtool.training.decoding import Decoded
+from gradtool.training.input_spec import InputSpec
+from gradtool.training.iterables import Column, Indexed, Once, again
 
 Array = np.ndarray[Any, Any]
-Batch = Mapping[str, Any]
-TABLES = (".parquet", ".arrow", ".feather")
+Examined = Array | Stored | Decoded | Column | Unread
+_OF_IMAGES = ("image_size", "image_crop", "flip", "random_crop")
+_SCALES = ("image_mean", "image_std")  # of arrays of bytes as well
 
 
 @dataclass(frozen=True)
@@ -56,11 +66,20 @@ class Watched:
 
 @dataclass(frozen=True)
 class Examples:
-    """Arrays by name that hold all examples, one after the other along an axis."""
+    """Arrays by name that hold all examples, one after the other along an axis.
+
+    `names` has the array of an input where nobody else says, `classes` the names of classes by
+    array, `kept` what a trained file keeps of how examples were made, `said` lines for people.
+    """
 
     source: str
-    arrays: Mapping[str, Array | Stored]
+    arrays: Mapping[str, Examined]
     files: tuple[Watched, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    classes: Classes = field(default_factory=dict)
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     def require_same(self) -> None:
         """Raise UsageError if a file has changed."""
@@ -68,52 +87,170 @@ class Examples:
             file.require_same()
 
 
-@dataclass(frozen=True)
 class Stream:
-    """A function that makes the batches of an epoch: `make(epoch)`."""
+    """What makes the batches of an epoch: `make(epoch)`; of an iterator it does so `once`.
 
-    source: str
-    make: Callable[[int], Iterable[Batch]]
+    The first batch may be looked at before it is taken.
+    """
+
+    def __init__(
+        self, source: str, make: Callable[[int], Iterable[Any]], *, once: bool = False
+    ) -> None:
+        self.source, self.once, self._make = source, once, make
+        self._begun: tuple[Any, Iterator[Any]] | None = None
+
+    def first(self) -> Any:
+        """The first batch, which is still to come; None where there is none."""
+        if self._begun is None:
+            left = self._checked(0)
+            self._begun = next(left, None), left
+        return self._begun[0]
+
+    def epoch(self, number: int) -> Iterator[Any]:
+        """The batches of an epoch."""
+        if number or self._begun is None:
+            return self._checked(number)
+        (first, left), self._begun = self._begun, None
+        return left if first is None else chain((first,), left)
+
+    def _checked(self, epoch: int) -> Iterator[Any]:
+        """The batches of an epoch; what fails is told as the failure of who makes them."""
+        with theirs(self.source):
+            left = iter(self._make(epoch))
+        for number in count():
+            with theirs(f"{self.source}: batch {number}"):
+                batch = next(left, None)
+            if batch is None:
+                return
+            yield batch
 
 
-Source = Examples | Stream
-Given = str | os.PathLike[str] | Mapping[str, Any] | Callable[..., Any]
+class Unbound(Protocol):
+    """Data whose arrays depend on what a model takes."""
+
+    @property
+    def source(self) -> str:
+        """What people call it."""
+
+    def arrays(
+        self, takes: InputSpec, names: Mapping[str, str]
+    ) -> tuple[dict[str, Any], dict[str, str], list[str], dict[str, Any]]:
+        """Arrays, their names by input, what people should hear, and what a trained file keeps."""
+
+    def described(self) -> dict[str, Any]:
+        """What decides the numbers of the examples."""
 
 
-def opened(given: Given, seed: int = 0) -> Source:
-    """The data that a path, `module:function`, arrays by name or a function mean.
+@dataclass(frozen=True)
+class Lazy:
+    """Data that become examples where it is known what a model takes."""
 
-    A function is called with those of `epoch` and `seed` that it takes.
+    of: Unbound
+    classes: Classes = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """What people call it."""
+        return self.of.source
+
+    def bound(self, takes: InputSpec, names: Mapping[str, str]) -> Examples | Stream:
+        """The data as a model takes them; `names` are what people call its inputs."""
+        if isinstance(self.of, Indexed) and self.of.has_batches(takes):
+            return Stream(self.source, self.of.batches)
+        arrays, found, said, kept = self.of.arrays(takes, names)
+        about = self.of.described()
+        return Examples(self.source, arrays, (), found, self.classes, kept, tuple(said), about)
+
+
+Source = Examples | Lazy | Stream
+Given = str | os.PathLike[str] | Mapping[str, Any] | Callable[..., Any] | Iterable[Any]
+
+
+def opened(
+    given: Given,
+    seed: int = 0,
+    options: DataOptions | None = None,
+    classes: Classes = MappingProxyType({}),
+) -> Source:
+    """The data that a path, `module:function`, arrays by name, a function or an iterable mean.
+
+    A function is called with those of `epoch` and `seed` that it takes.  `classes` are those of
+    the data that are trained on.
 
     Raises:
-        UsageError: there is no such thing, or it cannot be read as data.
+        UsageError: there is no such thing, it cannot be read as data, or has nothing that an
+            option is for.
     """
+    options = options or DataOptions()
+    found = _opened(given, seed, options, classes)
+    lazy = found.of if isinstance(found, Lazy) else None
+    rules = [
+        (_OF_IMAGES, isinstance(lazy, images.ImageFolder), "a folder of images"),
+        (_SCALES, lazy is None or isinstance(lazy, images.ImageFolder), "images"),
+        (("seconds",), isinstance(lazy, audio.AudioFolder), "a folder of recordings"),
+        (("categories",), _is_table(given), "a table"),
+    ]
+    for names, holds, what in rules:
+        wrong = next((n for n in names if getattr(options, n) not in (None, False, ())), None)
+        if wrong is not None and not holds:
+            raise UsageError(f"{found.source}: --{wrong.replace('_', '-')} needs {what}")
+    return found
+
+
+def _opened(given: Given, seed: int, options: DataOptions, classes: Classes) -> Source:
     if isinstance(given, Mapping):
         return Examples("data", {name: _array(name, each) for name, each in given.items()})
-    if callable(given):
-        return _of_function(given, getattr(given, "__name__", "data"), seed)
+    if not isinstance(given, str | os.PathLike):
+        return _of_python(given, seed)
     text = os.fspath(given)
     path = Path(text)
     if not path.exists() and ":" in text:
         return _of_function(imported(text), text, seed)
+    if _is_table(given):
+        return _table(path, options, classes)
     if path.is_dir():
-        return _folder(path)
+        return _folder(path, options, seed, classes)
     if path.suffix == safetensors.SUFFIX:
         return Examples(text, safetensors.load(path).stored, (Watched.of(path),))
-    if path.suffix in TABLES:
-        from gradtool.training.tables import columns
-
-        return Examples(text, columns(path))
     return Examples(text, inputs.read(text))
 
 
-def _folder(folder: Path) -> Examples:
-    """A folder of `.npy` files, which stay there."""
+def _is_table(given: Given) -> bool:
+    """Whether a path is that of a table: a file, or a folder that `datasets` saved."""
+    if not isinstance(given, str | os.PathLike):
+        return False
+    path = Path(given)
+    if path.is_dir():
+        return any((path / name).is_file() for name in (tables.STATE, tables.SPLITS))
+    return path.suffix in (*tables.SUFFIXES, *text_tables.SUFFIXES) and path.exists()
+
+
+def _table(path: Path, options: DataOptions, classes: Classes) -> Examples:
+    found = Categories(tuple(options.categories), classes)
+    is_text = path.suffix in text_tables.SUFFIXES and not path.is_dir()
+    arrays = (text_tables if is_text else tables).columns(path, found)
+    named = tables.classes_of(path) if path.is_dir() else {}
+    return Examples(str(path), arrays, classes={**named, **found.names})
+
+
+def _folder(folder: Path, options: DataOptions, seed: int, classes: Classes) -> Source:
+    """A folder of `.npy` files, which stay there, or of a folder a class."""
     files = sorted(folder.glob("*.npy"))
-    if not files:
-        raise UsageError(f"{folder}: the folder holds no .npy file")
-    arrays = {f.stem: npy.stored(f) for f in files}
-    return Examples(str(folder), arrays, tuple(map(Watched.of, files)))
+    if files:
+        arrays = {f.stem: npy.stored(f) for f in files}
+        return Examples(str(folder), arrays, tuple(map(Watched.of, files)))
+    for kind, made in ((images, images.ImageFolder), (audio, audio.AudioFolder)):
+        found = media.ClassFolder.of(folder, kind.SUFFIXES, classes.get(media.LABEL, ()))
+        if found.files:
+            return Lazy(made.of(found, options, seed), {media.LABEL: found.classes})
+        inner = media.sets_of(folder, kind.SUFFIXES)
+        if inner:
+            raise UsageError(f"{folder}: holds the sets {some(inner)}: name one, as "
+                             f"{folder / inner[0]}")  # fmt: skip
+    raise UsageError(
+        f"{folder}: the folder holds no .npy file, no folder of images or recordings for each "
+        "class, and no data set that was saved"
+    )
 
 
 def _array(name: str, given: Any) -> Array:
@@ -152,26 +289,32 @@ def theirs(source: str) -> Iterator[None]:
         raise UsageError(f"{source}: raised {kind}{': ' if said else ''}{said}") from error
 
 
+def _of_python(given: Any, seed: int) -> Source:
+    """What a function returns, a data set with a length, or an iterable of batches."""
+    source = getattr(given, "__name__", "data")
+    if callable(given) and not isinstance(given, Iterable):
+        return _of_function(given, source, seed)
+    if isinstance(given, Iterator):
+        return Stream(source, Once(source, given), once=True)
+    if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
+        return Lazy(Indexed(type(given).__name__, given, theirs))
+    if isinstance(given, Iterable):
+        return Stream(type(given).__name__, partial(again, given))
+    raise UsageError(f"data are a path, arrays by name or batches, not {type(given).__name__}")
+
+
 def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source:
     """What a function returns: arrays by name, which are all examples, or batches."""
     first = [_called(function, source, 0, seed)]
     if isinstance(first[0], Mapping):
         return Examples(source, {name: _array(name, each) for name, each in first[0].items()})
 
-    def make(epoch: int) -> Iterable[Batch]:
+    def make(epoch: int) -> Iterable[Any]:
         """The batches of an epoch, those of the user's function."""
-        batches = first.pop() if first and not epoch else _called(function, source, epoch, seed)
-        with theirs(source):
-            left = iter(batches)
-        for number in count():
-            with theirs(f"{source}: batch {number}"):
-                batch = next(left, None)
-            if batch is None:
-                return
-            if not isinstance(batch, Mapping):
-                kind = type(batch).__name__
-                raise UsageError(f"{source}: batch {number} is no arrays by name, but {kind}")
-            yield batch
+        made: Iterable[Any] = (
+            first.pop() if first and not epoch else _called(function, source, epoch, seed)
+        )
+        return made
 
     return Stream(source, make)
 

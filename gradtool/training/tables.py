@@ -1,13 +1,17 @@
-"""Columns of Parquet and Arrow files as arrays (extra `data`): read a piece at a time, none mapped.
+"""Columns of Parquet and Arrow as arrays (extra `data`): read a piece at a time, none mapped.
 
 What a column takes of memory is known from the first piece, before the others are read.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,14 +23,22 @@ from gradtool.exec import available_memory
 from gradtool.io.stored import opened
 from gradtool.text.extras import install
 from gradtool.text.units import format_bytes
+from gradtool.text.words import some
+from gradtool.training.columns import Array, Categories, Unread
 
-Array = np.ndarray[Any, Any]
+SUFFIXES = (".parquet", ".arrow", ".arrows", ".feather")
+STATE, SPLITS = "state.json", "dataset_dict.json"  # of a folder that `datasets` saved
+_INFO = "dataset_info.json"
+_FILE = b"ARROW1"  # how an Arrow file begins; a stream does not
+_MOST_STATE = 1 << 24  # bytes
 _PIECE = 1 << 16  # rows of a Parquet file that are read at once
 _NUMBERS = 1 << 22  # of one piece
 
 
-def columns(path: Path) -> dict[str, Array]:
+def columns(path: Path, categories: Categories | None = None) -> dict[str, Array | Unread]:
     """Arrays by the names of columns: numbers, and lists of them that are all of one length.
+
+    A folder is one that `datasets.save_to_disk` made: its shards follow each other.
 
     Raises:
         UsageError: pyarrow is not installed, the file cannot be read, takes more memory than there
@@ -36,13 +48,52 @@ def columns(path: Path) -> dict[str, Array]:
         import pyarrow as pa
     except ImportError as error:
         raise UsageError(f"{path}: to read it takes pyarrow: {install('data')}") from error
-    with opened(path) as file:
+    kind = path.suffix[1:] if path.suffix in SUFFIXES else "a data set that was saved"
+    with ExitStack() as stack:
+        files = _shards(path) if path.is_dir() else [path]
         try:
-            table = (_parquet if path.suffix == ".parquet" else _arrow)(file)
-            return _gathered(path, table)
+            read = _parquet if path.suffix == ".parquet" else _arrow
+            tables = [read(stack.enter_context(opened(each))) for each in files]
+            found = categories or Categories()
+            found.require(str(path), tables[0].schema.names)
+            return _gathered(path, _chained(path, tables), found)
         except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
             said = " ".join(str(error).split())
-            raise UsageError(f"{path}: cannot be read as {path.suffix[1:]}: {said}") from error
+            raise UsageError(f"{path}: cannot be read as {kind}: {said}") from error
+
+
+def _shards(folder: Path) -> list[Path]:
+    """The files of a folder that `datasets.save_to_disk` made, in their order."""
+    if (folder / SPLITS).is_file():
+        names = _json(folder / SPLITS).get("splits")
+        known = [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
+        first = known[0] if known else "train"
+        raise UsageError(f"{folder}: holds the sets {some(known)}: name one, as {folder / first}")
+    listed = _json(folder / STATE).get("_data_files")
+    names = [each.get("filename") for each in listed] if isinstance(listed, list) else []
+    if not names or not all(isinstance(n, str) and n and Path(n).name == n for n in names):
+        raise UsageError(f"{folder / STATE}: names no files of this folder")
+    return [folder / name for name in names]
+
+
+def classes_of(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The names of classes by column, where a folder that `datasets` saved has them."""
+    features = _json(folder / _INFO).get("features") if (folder / _INFO).is_file() else None
+    found = features.items() if isinstance(features, dict) else ()
+    return {
+        name: tuple(each["names"]) for name, each in found
+        if isinstance(each, dict) and isinstance(each.get("names"), list)
+        and all(isinstance(text, str) for text in each["names"])
+    }  # fmt: skip
+
+
+def _json(path: Path) -> dict[str, Any]:
+    with opened(path) as file:
+        try:
+            found = json.loads(file.read(_MOST_STATE))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path}: is no JSON: {error}") from error
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -72,38 +123,89 @@ def _parquet(file: Any) -> _Table:
 def _arrow(file: Any) -> _Table:
     from pyarrow import ipc
 
-    table = ipc.open_file(file)
-    numbers = range(table.num_record_batches)
-    rows = sum(table.get_batch(number).num_rows for number in numbers)
-    return _Table(table.schema, rows, lambda _: map(table.get_batch, numbers))
+    begin = file.read(len(_FILE))
+    file.seek(0)
+    if begin == _FILE:
+        table = ipc.open_file(file)
+        numbers = range(table.num_record_batches)
+        rows = sum(table.get_batch(number).num_rows for number in numbers)
+        return _Table(table.schema, rows, lambda _: map(table.get_batch, numbers))
+    with ipc.open_stream(file) as stream:
+        schema, rows = stream.schema, sum(batch.num_rows for batch in stream)
+
+    def pieces(_: list[str]) -> Iterator[Any]:
+        file.seek(0)
+        yield from ipc.open_stream(file)
+
+    return _Table(schema, rows, pieces)
 
 
-def _gathered(path: Path, table: _Table) -> dict[str, Array]:
+def _chained(path: Path, tables: Sequence[_Table]) -> _Table:
+    """Tables of the same columns as one."""
+    first = tables[0].schema
+    if not all(each.schema.equals(first) for each in tables):
+        raise UsageError(f"{path}: its files have different columns")
+    rows = sum(each.rows for each in tables)
+    return _Table(
+        first, rows, lambda names: chain.from_iterable(each.pieces(names) for each in tables)
+    )
+
+
+def _gathered(path: Path, table: _Table, categories: Categories) -> dict[str, Array | Unread]:
     """The columns of all pieces, each in an array that is made when the first piece is read.
 
-    Columns of something else than numbers are not read: each is an array of nothing.
+    Columns of something else than numbers are not read.
     """
     names = list(table.schema.names)
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise UsageError(f"{path}: two columns are called {twice!r}")
-    read = [name for name in names if _is_numeric(table.schema.field(name).type)]
+    kinds = {name: table.schema.field(name).type for name in names}
+    of = {
+        name: partial(_codes, categories) if categories.has(name) and _is_text(kinds[name])
+        else _array
+        for name in names if _is_numeric(kinds[name]) or categories.has(name)
+    }  # fmt: skip
     made: dict[str, Array] = {}
     done = 0
-    for piece in table.pieces(read):
-        found = {name: _array(path, name, piece.column(name)) for name in read}
+    for piece in table.pieces(list(of)):
+        found = {name: read(path, name, piece.column(name)) for name, read in of.items()}
         made = made or _room(path, found, table.rows)
         for name, array in found.items():
             if array.shape[1:] != made[name].shape[1:] and len(array):
                 raise UsageError(f"{path}: column {name!r} has lists of different lengths")
             made[name][done : done + len(array)] = array.reshape(-1, *made[name].shape[1:])
         done += piece.num_rows
-    if done != table.rows and read:
+    if done != table.rows and of:
         raise UsageError(f"{path}: has {done} rows of the {table.rows} that it says")
     empty = table.schema.empty_table()
-    made = made or {name: _array(path, name, empty.column(name)) for name in read}
-    nothing = np.broadcast_to(np.array(None), table.rows)
-    return {name: made.get(name, nothing) for name in names}
+    made = made or {name: read(path, name, empty.column(name)) for name, read in of.items()}
+    for name in [name for name, read in of.items() if read is not _array]:
+        made[name] = categories.finished(name, made[name])
+    return {name: made[name] if name in made else _unread(path, name, kinds[name], table.rows)
+            for name in names}  # fmt: skip
+
+
+def _unread(path: Path, name: str, kind: Any, rows: int) -> Unread:
+    helps = f": --categories {name} takes texts as classes" if _is_text(kind) else ""
+    return Unread((rows,), f"{path}: column {name!r} is {kind}, no numbers{helps}")
+
+
+def _codes(categories: Categories, path: Path, name: str, column: Any) -> Array:
+    """The texts of a column or a piece of one, as codes [rows]."""
+    if column.null_count:
+        raise UsageError(f"{path}: column {name!r} has {column.null_count} nulls")
+    try:
+        return categories.codes(name, column.to_pylist())
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _is_numeric(kind: Any) -> bool:

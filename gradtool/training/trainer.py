@@ -109,6 +109,7 @@ class Trainer:
         self._folder: Folder | None = None
         self._loop: Loop | None = None
         self._means: Mapping[str, np.ndarray[Any, Any]] = {}
+        self._notes: Mapping[str, str] = {}
 
     # --------------------------------------------------------------------- fitting
 
@@ -120,8 +121,8 @@ class Trainer:
         and once a checkpoint is written does what it would have done.
 
         Args:
-            data: a path, `module:function`, arrays by name that hold all examples, or a function
-                that yields batches (see `gradtool.training.sources`).
+            data: a path, `module:function`, arrays by name that hold all examples, a data set with
+                a length, or an iterable, or a function that returns one, of batches (docs/data.md).
 
         Returns:
             The losses and evaluations, and why the training ended.
@@ -169,7 +170,7 @@ class Trainer:
     ) -> History:
         opened = open_rank(setup, found, group, watcher, self._folder)
         setup, session, place = opened.setup, opened.session, opened.place
-        self._session = session
+        self._session, self._notes = session, setup.data[0].notes
         made = Loop if place is None else partial(StagedLoop, place=place)
         self._loop = loop = made(
             session=session,
@@ -246,7 +247,8 @@ class Trainer:
             UsageError: nothing is trained, the best weights are not kept, or the output exists.
         """
         session = self.session
-        return session.save(path, averages=averages, values=self._values(best=best), force=force)
+        values, notes = self._values(best=best), self._notes
+        return session.save(path, averages=averages, values=values, force=force, metadata=notes)
 
     def weights(self, *, best: bool = False, averages: bool = False) -> dict[str, Array]:
         """The arrays that `save` would write, by name: parameters, statistics and adapters.

@@ -144,8 +144,9 @@ BAD = {
     "'labels' is float32, the model takes int64": GOOD | {"labels": GOOD["labels"].astype("f")},
     "'x' is complex128, the model takes float32": GOOD | {"x": GOOD["x"].astype(complex)},
     "input 'x' has size 5 on axis 1, the model takes 6": GOOD | {"x": GOOD["x"][:, :5]},
-    "input 'x' has shape [1, 6, 1], the model takes": GOOD | {"x": GOOD["x"][..., None]},
-    "input 'labels' has shape [1, 1], the model takes": GOOD | {"labels": GOOD["labels"][:, None]},
+    "input 'x' has shape [1, 6, 2], the model takes": GOOD | {"x": np.stack([GOOD["x"]] * 2, 2)},
+    "input 'labels' has shape [1, 2], the model takes": GOOD
+    | {"labels": np.stack([GOOD["labels"]] * 2, 1)},
     "'x' has shape [], the model takes [batch,6]": GOOD | {"x": np.float32(1)},
     "different numbers of examples: 'x' 20, 'labels' 19": GOOD | {"labels": GOOD["labels"][:19]},
     "holds no examples": {"x": GOOD["x"][:0], "labels": GOOD["labels"][:0]},

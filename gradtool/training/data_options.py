@@ -1,0 +1,95 @@
+"""How files become examples, as a record that `TrainOptions` extends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradtool.errors import UsageError
+from gradtool.workloads.options import option
+
+_SIZE = re.compile(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)%|([1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How to read data; see docs/data.md."""
+
+    split: str | None = option(
+        "text", None, "Hold this share of the examples, or so many, out of the data to evaluate "
+        "on, drawn by --seed.", metavar="P%|N", group="Data")  # fmt: skip
+    categories: Sequence[str] = option(
+        "texts", (), "Take columns of texts that match as classes, in the order of their names.",
+        metavar="GLOB", group="Data")  # fmt: skip
+    image_size: str | None = option(
+        "text", None, "Resize images: the shorter edge to N pixels, or all to HxW.",
+        metavar="N|HxW", shown="the model's size", group="Data")  # fmt: skip
+    image_crop: str | None = option(
+        "text", None, "Cut the middle out of each image, N by N or HxW pixels.",
+        metavar="N|HxW", shown="the model's size", group="Data")  # fmt: skip
+    image_mean: str | None = option(
+        "text", None, "Subtract this of colors from 0 to 1, one number or one a channel.",
+        metavar="X[,X,...]", shown="0, or what the file says", group="Data")  # fmt: skip
+    image_std: str | None = option(
+        "text", None, "Divide colors by this then.", metavar="X[,X,...]",
+        shown="1, or what the file says", group="Data")  # fmt: skip
+    flip: bool = option(
+        "flag", False, "Mirror half of the images that are trained on, drawn anew each epoch.",
+        group="Data")  # fmt: skip
+    random_crop: int | None = option(
+        "whole", None, "Cut images that are trained on at a random place, after N pixels of 0 are "
+        "put around them.", least=0, most=4096, metavar="N", group="Data")  # fmt: skip
+    seconds: float | None = option(
+        "number", None, "Cut recordings to this length, or fill them up with silence.", above=0,
+        metavar="S", shown="the model's length", group="Data")  # fmt: skip
+    workers: int = option(
+        "whole", 2, "Threads that decode images and recordings.", least=1, most=256, metavar="N",
+        group="Data")  # fmt: skip
+
+    def held_out(self, examples: int) -> int:
+        """How many of the examples are held out.
+
+        Raises:
+            UsageError: the split is no share or number, or leaves nothing on one of its sides.
+        """
+        text = self.split or ""
+        found = _SHARE.fullmatch(text)
+        if found is None:
+            raise UsageError(f"--split {text}: write a share as 10%, or a number of examples")
+        share, number = found.groups()
+        count = int(number) if number else round(examples * float(share) / 100)
+        if not 0 < count < examples:
+            raise UsageError(
+                f"--split {text}: {count} of {examples} examples to evaluate on leaves "
+                f"{max(examples - count, 0)} to train on: both need at least one"
+            )
+        return count
+
+
+def parse_size(text: str, flag: str) -> tuple[int, int | None]:
+    """`224` as (224, None) and `224x160` as (224, 160): a height and a width in pixels.
+
+    Raises:
+        UsageError: it has another form.
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{flag} {text}: write pixels as 224, or height and width as 224x160")
+    return int(found[1]), int(found[2]) if found[2] else None
+
+
+def parse_numbers(text: str, flag: str) -> tuple[float, ...]:
+    """`0.5,0.4,0.4` as numbers.
+
+    Raises:
+        UsageError: one is none, or infinite.
+    """
+    try:
+        found = tuple(map(float, text.split(",")))
+    except ValueError:
+        found = ()
+    if not found or not all(abs(each) < float("inf") for each in found):
+        raise UsageError(f"{flag} {text}: write a number, or one a channel as 0.5,0.5,0.5")
+    return found

@@ -1,0 +1,67 @@
+"""Data that are opened and held against what a step takes; and those that are held out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.training.data import BoundDataset
+from gradtool.training.input_spec import InputSpec
+from gradtool.training.iterables import OVER
+from gradtool.training.options import TrainOptions
+from gradtool.training.sampler import permutation
+from gradtool.training.sources import Examples, Given, Lazy, Source, Stream, opened
+
+_SPLIT = 1 << 32  # an epoch that no training has: its order tells what is held out
+
+
+def sources_of(data: Given, evaluate: Given | None, options: TrainOptions) -> list[Source]:
+    """What to train on, and perhaps what to evaluate on.
+
+    Raises:
+        UsageError: one cannot be read, or cannot be taken as often as is asked for.
+    """
+    if options.split is not None and evaluate is not None:
+        raise UsageError("--split cannot be combined with --eval: it holds examples out for that")
+    first = opened(data, options.seed, options)
+    _require_again(first, (options.epochs or 1) > 1)
+    if options.split is not None and isinstance(first, Stream):
+        raise UsageError(
+            f"{first.source}: --split needs data with a number of examples: yield those to "
+            "evaluate on apart, for --eval"
+        )
+    if evaluate is None:
+        return [first]
+    classes = first.classes if isinstance(first, Examples | Lazy) else {}
+    second = opened(evaluate, options.seed, options, classes)
+    _require_again(second, is_repeated=True)
+    return [first, second]
+
+
+def _require_again(source: Source, is_repeated: bool) -> None:  # noqa: FBT001 - one of two calls
+    if isinstance(source, Stream) and source.once and is_repeated:
+        raise UsageError(f"{source.source}: {OVER}")
+
+
+def bound(
+    sources: Sequence[Source], takes: InputSpec, names: Mapping[str, str], options: TrainOptions
+) -> list[BoundDataset]:
+    """The data to train on and perhaps to evaluate on, as a model takes them.
+
+    Raises:
+        UsageError: they do not fit.
+    """
+    first = BoundDataset(sources[0], takes, names, options)
+    if options.split is None:
+        return [first, *(BoundDataset(each, takes, names, options, first) for each in sources[1:])]
+    if first.examples is None:
+        raise UsageError(f"{first.source.source}: --split needs data with a number of examples")
+    count = options.held_out(first.examples)
+    drawn = permutation(first.examples, options.seed, _SPLIT)
+    held, kept = np.sort(drawn[:count]), np.sort(drawn[count:])
+    found = [first.restricted(kept), first.restricted(held)]
+    first.said.append(f"{first.source.source}: {count} of {first.examples} examples are held out")
+    found[0].said.extend(first.said)
+    return found
