@@ -88,6 +88,10 @@ class BoundDataset:
         if aside:
             self.said.append(f"{source.source}: left aside: {some(aside)}")
         self.examples = self._counted(self._arrays)
+        noted = self.takes.model.metadata_props.get(CLASSES)
+        if noted is not None and self.classes and noted != json.dumps(self.classes):
+            self.said.append(f"warning: {source.source}: its classes are not those that the model "
+                             "was trained on, or in another order")  # fmt: skip
         for name, of in self._names.items():
             self.converter.bind(name, self._arrays[of], None if like is None else like.converter)
         self._sample(source)

@@ -114,6 +114,7 @@ class Images:
     flip: bool
     padding: int | None
     seed: int
+    sizes: tuple[tuple[int, int], ...]
 
     def one(self, example: int, epoch: int | None) -> Array:
         """An example [C, H, W] or [H, W, C]; of an epoch it is drawn, else it is as it is.
@@ -126,13 +127,14 @@ class Images:
         path = self.found.files[example]
         mirrored, *place = draws(self.seed, epoch, example, 3) if epoch is not None else (1, 0, 0)
         with opened(path) as file, _named(path), Image.open(file, formats=_FORMATS) as image:
-            _require_bytes(path, image.mode)
+            if image.size != self.sizes[example]:
+                raise UsageError(f"{path}: has changed since training began")
             made = image.convert(_MODES[self.channels])
             if self.size is not None:
                 made = made.resize(_resized(made.size, self.size), Image.Resampling.BILINEAR)
             if self.padding and epoch is not None:
                 made = ImageOps.expand(made, self.padding)
-            made = made.crop(self._box(path, made.size, place, is_drawn=epoch is not None))
+            made = made.crop(self._box(made.size, place, is_drawn=epoch is not None))
             if self.flip and not mirrored & 1:
                 made = ImageOps.mirror(made)
             pixels = np.asarray(made).reshape(*self.crop, self.channels)
@@ -144,16 +146,26 @@ class Images:
             pixels, 0 if self.layout.axis == 1 else 2
         )  # fmt: skip
 
+    def require_size(self, path: Path, size: tuple[int, int]) -> None:
+        """Refuse an image of a width and a height that is smaller than what is cut out of it.
+
+        Raises:
+            UsageError: naming the file.
+        """
+        width, height = size if self.size is None else _resized(size, self.size)
+        if height < self.crop[0] or width < self.crop[1]:
+            resized = "" if self.size is None else ", resized"
+            raise UsageError(
+                f"{path}: is {height}x{width} pixels{resized}, less than the "
+                f"{self.crop[0]}x{self.crop[1]} that are cut out of it: give --image-size "
+                f"{max(self.crop)} or more"
+            )
+
     def _box(
-        self, path: Path, size: tuple[int, int], place: list[int], *, is_drawn: bool
+        self, size: tuple[int, int], place: list[int], *, is_drawn: bool
     ) -> tuple[int, int, int, int]:
         """What is cut out of an image of a width and a height: left, top, right, bottom."""
         room = [size[1] - self.crop[0], size[0] - self.crop[1]]
-        if min(room) < 0:
-            raise UsageError(
-                f"{path}: is {size[1]}x{size[0]} pixels, less than the "
-                f"{self.crop[0]}x{self.crop[1]} that are cut out of it: give --image-size"
-            )
         if is_drawn and self.padding is not None:
             top, left = (word % (each + 1) for word, each in zip(place, room, strict=True))
         else:
@@ -169,6 +181,7 @@ class ImageFolder:
     found: ClassFolder
     options: DataOptions
     seed: int
+    sizes: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(cls, folder: ClassFolder, options: DataOptions, seed: int) -> ImageFolder:
@@ -184,10 +197,8 @@ class ImageFolder:
             raise UsageError(what) from error
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            for path in folder.files:
-                with opened(path) as file, _named(path), Image.open(file, formats=_FORMATS) as each:
-                    _require_bytes(path, each.mode)
-        return cls(str(folder.folder), folder, options, seed)
+            sizes = tuple(map(_size_of, folder.files))
+        return cls(str(folder.folder), folder, options, seed, sizes)
 
     def arrays(
         self, takes: InputSpec, names: Mapping[str, str]
@@ -210,8 +221,10 @@ class ImageFolder:
         scale.require(channels, self.source)
         images = Images(
             self.found, layout, channels, size, crop, scale if is_float else None,
-            self.options.flip, self.options.random_crop, self.seed,
+            self.options.flip, self.options.random_crop, self.seed, self.sizes,
         )  # fmt: skip
+        for path, found_size in zip(self.found.files, self.sizes, strict=True):
+            images.require_size(path, found_size)
         shape = (len(self.found.files), *layout.laid(channels, crop))
         made = np.dtype(np.float32 if is_float else np.uint8)
         arrays = {
@@ -240,7 +253,7 @@ class ImageFolder:
             raise UsageError(
                 f"{self.source}: input {name!r} takes images of any size: give --image-size HxW"
             )
-        return size or cut, cut
+        return size or (cut if crop is None else None), cut
 
     def described(self) -> dict[str, Any]:
         """What decides the numbers of the examples."""
@@ -261,9 +274,15 @@ def _resized(found: tuple[int, int], size: tuple[int, int | None]) -> tuple[int,
     return max(found[0] * height // shorter, 1), max(found[1] * height // shorter, 1)
 
 
-def _require_bytes(path: Path, mode: str) -> None:
-    if mode.startswith(("I", "F")):
-        raise UsageError(f"{path}: has more than 8 bits a channel: save it with 8")
+def _size_of(path: Path) -> tuple[int, int]:
+    """The width and height of an image that can be taken, by its header."""
+    from PIL import Image
+
+    with opened(path) as file, _named(path), Image.open(file, formats=_FORMATS) as image:
+        if image.mode.startswith(("I", "F")):
+            raise UsageError(f"{path}: has more than 8 bits a channel: save it with 8")
+        width, height = image.size
+        return width, height
 
 
 class _named:  # noqa: N801 - a context, in place of a function that yields
