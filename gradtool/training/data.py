@@ -111,7 +111,8 @@ class BoundDataset:
 
     def copied(self, labels: Collection[str], shifts: Collection[str]) -> list[str]:
         """What people should hear of labels that are the numbers of another input."""
-        if self.examples is None:
+        shapes = (self.takes.inputs[name].shape for name in labels if name in self.takes.inputs)
+        if self.examples is None or all(shape is not None and len(shape) < 2 for shape in shapes):
             return []
         some = self.batch(np.arange(min(COMPARED, self.examples)))
         return [
@@ -205,8 +206,7 @@ class BoundDataset:
     def first(self) -> Arrays | None:
         """The first batch of a stream, which is still to come; None where it has none."""
         assert isinstance(self.source, Stream)  # noqa: S101 - examples have an order
-        given = self.source.first()
-        return None if given is None else self._of_stream(given, 0)
+        return next((self._of_stream(given, 0) for given in self.source.first()), None)
 
     def epoch(self, number: int, first: int = 0) -> Iterator[Arrays]:
         """The batches that a stream has for an epoch, from batch `first` on."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from gradtool.training.data_options import DataOptions
 from gradtool.training.decoding import Decoded
 from gradtool.training.input_spec import InputSpec
 from gradtool.training.iterables import Column, Indexed, Once, again
+from gradtool.workloads.options import options_of
 
 Array = np.ndarray[Any, Any]
 Examined = Array | Stored | Decoded | Column | Unread
@@ -97,13 +98,13 @@ class Stream:
         self, source: str, make: Callable[[int], Iterable[Any]], *, once: bool = False
     ) -> None:
         self.source, self.once, self._make = source, once, make
-        self._begun: tuple[Any, Iterator[Any]] | None = None
+        self._begun: tuple[list[Any], Iterator[Any]] | None = None
 
-    def first(self) -> Any:
-        """The first batch, which is still to come; None where there is none."""
+    def first(self) -> list[Any]:
+        """The first batch, which is still to come; none where there is none."""
         if self._begun is None:
             left = self._checked(0)
-            self._begun = next(left, None), left
+            self._begun = list(islice(left, 1)), left
         return self._begun[0]
 
     def epoch(self, number: int) -> Iterator[Any]:
@@ -111,7 +112,7 @@ class Stream:
         if number or self._begun is None:
             return self._checked(number)
         (first, left), self._begun = self._begun, None
-        return left if first is None else chain((first,), left)
+        return chain(first, left)
 
     def _checked(self, epoch: int) -> Iterator[Any]:
         """The batches of an epoch; what fails is told as the failure of who makes them."""
@@ -119,8 +120,8 @@ class Stream:
             left = iter(self._make(epoch))
         for number in count():
             with theirs(f"{self.source}: batch {number}"):
-                batch = next(left, None)
-            if batch is None:
+                batch = next(left, _END)
+            if batch is _END:
                 return
             yield batch
 
@@ -162,8 +163,20 @@ class Lazy:
         return Examples(self.source, arrays, (), found, self.classes, kept, tuple(said), about)
 
 
+@runtime_checkable
+class Dataset(Protocol):
+    """Examples that are asked for by their numbers, as a `torch.utils.data.Dataset` has them."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def __getitem__(self, number: int) -> Any:
+        """One of them: arrays by name, or in the order of the model's inputs."""
+
+
 Source = Examples | Lazy | Stream
-Given = str | os.PathLike[str] | Mapping[str, Any] | Callable[..., Any] | Iterable[Any]
+Given = str | os.PathLike[str] | Mapping[str, Any] | Callable[..., Any] | Iterable[Any] | Dataset
+_END = object()
 
 
 def opened(
@@ -184,6 +197,7 @@ def opened(
     options = options or DataOptions()
     found = _opened(given, seed, options, classes)
     lazy = found.of if isinstance(found, Lazy) else None
+    known = options_of(DataOptions)
     rules = [
         (_OF_IMAGES, isinstance(lazy, images.ImageFolder), "a folder of images"),
         (_SCALES, lazy is None or isinstance(lazy, images.ImageFolder), "images"),
@@ -191,7 +205,7 @@ def opened(
         (("categories",), _is_table(given), "a table"),
     ]
     for names, holds, what in rules:
-        wrong = next((n for n in names if getattr(options, n) not in (None, False, ())), None)
+        wrong = next((name for name in names if known[name].is_set(vars(options))), None)
         if wrong is not None and not holds:
             raise UsageError(f"{found.source}: --{wrong.replace('_', '-')} needs {what}")
     return found
@@ -296,11 +310,9 @@ def _of_python(given: Any, seed: int) -> Source:
         return _of_function(given, source, seed)
     if isinstance(given, Iterator):
         return Stream(source, Once(source, given), once=True)
-    if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
+    if isinstance(given, Dataset):
         return Lazy(Indexed(type(given).__name__, given, theirs))
-    if isinstance(given, Iterable):
-        return Stream(type(given).__name__, partial(again, given))
-    raise UsageError(f"data are a path, arrays by name or batches, not {type(given).__name__}")
+    return Stream(type(given).__name__, partial(again, given))
 
 
 def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source:

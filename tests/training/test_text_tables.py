@@ -95,7 +95,10 @@ BAD = {
     "cannot be read as csv: unexpected end": ("csv", 'a\n"1\n'),
     "line 2 is no JSON": ("jsonl", '{"a": 1}\n{"a": \n'),
     "line 1 is no JSON object": ("jsonl", "[1]\n"),
-    "line 2 and the first differ: one of them has no 'b'": ("jsonl", '{"a": 1}\n{"a": 1, "b": 2}\n'),
+    "line 2 and the first differ: one of them has no 'b'": (
+        "jsonl",
+        '{"a": 1}\n{"a": 1, "b": 2}\n',
+    ),
     "two columns are called 'x'": ("jsonl", '{"x": 1, "x": 2}\n'),
     "cannot be read as jsonl": ("jsonl", '{"x": ' + "[" * 100_000),
 }
@@ -157,7 +160,7 @@ def test_a_column_of_texts_says_what_to_do(tmp_path):
 def test_what_takes_too_much_memory_is_refused(tmp_path, monkeypatch):
     path = write_csv(tmp_path / "a.csv", GOOD)
     monkeypatch.setattr(available_memory, "free", lambda: 100)
-    with pytest.raises(UsageError, match="columns take about .* of memory, there is room for 100"):
+    with pytest.raises(UsageError, match=r"columns take about .* of memory, there is room for 100"):
         columns(path, Categories())
 
 
@@ -172,7 +175,9 @@ def test_class_names_are_kept_with_the_result(run, model, tmp_path):
     outcome = run(*line)
 
     assert (outcome.code, "'x' is 6 columns: f0, f1" in outcome.err) == (0, True)
-    kept = {each.key: each.value for each in onnx.load(tmp_path / "net.trained.onnx").metadata_props}
+    kept = {
+        each.key: each.value for each in onnx.load(tmp_path / "net.trained.onnx").metadata_props
+    }
     assert json.loads(kept["gradtool.classes"]) == {"labels": ["blue", "green", "red"]}
     assert json.loads((tmp_path / "net.train" / "classes.json").read_text()) == {
         "labels": ["blue", "green", "red"]
