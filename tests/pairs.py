@@ -139,7 +139,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "train": (
         [[*MODEL, *DATA, "--steps", "12", "--lr", "0.05"],
          [*MODEL, *DATA, "--epochs", "3", "--lr", "0.1", "--eval", "test.npz", "--every", "2"]],
-        {"evaluate": ["--eval", "made.npz"], "output": ["-o", "other.onnx"],
+        {"evaluate": ["--eval", "made.npz"], "split": ["--split", "25%"],
+         "output": ["-o", "other.onnx"],
          "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
          "force": ["--force"], "mapped": ["--map", "labels=other"], "batch": ["--batch", "3"],
          "epochs": ["--epochs", "2"], "steps": ["--steps", "3"], "shuffle": ["--no-shuffle"],

@@ -9,6 +9,8 @@ from pairs import COMMANDS, SIZES, Walk, pairs, parameters
 
 from gradtool.commands.group import group
 from gradtool.commands.option_rules import RULES
+from gradtool.training.data_options import DataOptions
+from gradtool.workloads.options import options_of
 
 GLOBAL = {"color", "config", "no_config", "allow_outside", "allow_code", "verbose", "quiet"}
 ALL = [(command, tuple(base), first, second) for command, base, first, second in pairs()]
@@ -46,6 +48,7 @@ def test_the_walk_knows_every_option(command):
     if command == "train":
         left |= {"data", "ranks", "deterministic", "timeout", "shard", "sync_batchnorm"}
         left |= {"stages", "tensorboard", "shard_tables", "staleness"}
+        left |= set(options_of(DataOptions)) - {"split"}  # of tables, images and recordings
     left |= {"force"} if command == "init" else set()
     left |= set(SIZES) if command == "run" else set()
 
