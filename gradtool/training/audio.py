@@ -155,7 +155,7 @@ def _read(path: Path, most: int) -> tuple[int, Array]:
                 samples = sound.read(most, dtype="float32", always_2d=True)
                 return int(sound.samplerate), samples.mean(1, dtype=np.float32)
         except (RuntimeError, ValueError, TypeError) as error:
-            said = " ".join(str(error).split())
+            said = " ".join(str(error).split()).rpartition(": ")[2]
             raise UsageError(f"{path}: cannot be read as a recording: {said}") from error
 
 

@@ -30,39 +30,13 @@ from gradtool.training.data_options import DataOptions
 from gradtool.training.decoding import Decoded
 from gradtool.training.input_spec import InputSpec
 from gradtool.training.iterables import Column, Indexed, Once, again
+from gradtool.training.watched_files import Watched
 from gradtool.workloads.options import options_of
 
 Array = np.ndarray[Any, Any]
 Examined = Array | Stored | Decoded | Column | Unread
 _OF_IMAGES = ("image_size", "image_crop", "flip", "random_crop")
 _SCALES = ("image_mean", "image_std")  # of arrays of bytes as well
-
-
-@dataclass(frozen=True)
-class Watched:
-    """A file that is read from, as it was when it was opened."""
-
-    path: Path
-    bytes: int
-    changed: int
-
-    @classmethod
-    def of(cls, path: Path) -> Watched:
-        """A file as it is now."""
-        found = path.stat()
-        return cls(path, found.st_size, found.st_mtime_ns)
-
-    def require_same(self) -> None:
-        """Raise UsageError if the file is another one now."""
-        try:
-            now = Watched.of(self.path)
-        except OSError as error:
-            raise UsageError(f"{self.path}: is gone: {error.strerror}") from error
-        if now != self:
-            what = f"{self.bytes} bytes before, {now.bytes} now" if now.bytes != self.bytes else ""
-            raise UsageError(
-                f"{self.path}: has changed since training began{': ' if what else ''}{what}"
-            )
 
 
 @dataclass(frozen=True)
@@ -126,6 +100,10 @@ class Stream:
             yield batch
 
 
+# Arrays, their names by input, what people should hear, and what a trained file keeps.
+Bound = tuple[dict[str, Any], dict[str, str], list[str], dict[str, Any]]
+
+
 class Unbound(Protocol):
     """Data whose arrays depend on what a model takes."""
 
@@ -133,10 +111,8 @@ class Unbound(Protocol):
     def source(self) -> str:
         """What people call it."""
 
-    def arrays(
-        self, takes: InputSpec, names: Mapping[str, str]
-    ) -> tuple[dict[str, Any], dict[str, str], list[str], dict[str, Any]]:
-        """Arrays, their names by input, what people should hear, and what a trained file keeps."""
+    def arrays(self, takes: InputSpec, names: Mapping[str, str]) -> Bound:
+        """Arrays as a model takes them."""
 
     def described(self) -> dict[str, Any]:
         """What decides the numbers of the examples."""
