@@ -21,7 +21,7 @@ from gradtool.ops.driver import differentiate
 from gradtool.ops.shared.call import call, spec_of
 from gradtool.passes.lower_recurrent import lower_recurrent
 from gradtool.program import Step
-from gradtool.program.flatten import _Flat
+from gradtool.program.flatten import Flat
 
 Feeds = dict[str, np.ndarray]
 
@@ -167,7 +167,7 @@ def _with_programs(model: ir.Model, node: ir.Node) -> tuple[dict[str, Any], list
     attributes, captured = arguments(node), []
     for name, attr in node.attributes.items():
         if attr.type == ir.AttributeType.GRAPH:
-            attributes[name], more = _Flat(model, model.graph).subprogram(attr.as_graph())
+            attributes[name], more = Flat(model, model.graph).subprogram(attr.as_graph())
             captured += more
     return attributes, captured
 

@@ -9,6 +9,7 @@ from onnx import numpy_helper
 
 import gradtool as gt
 from gradtool.errors import MissingData, UsageError
+from gradtool.exec.binding import held_bytes
 
 NET = """net (float[batch, 6] x) => (float[batch, 3] y) {
     h = MatMul (x, w1)
@@ -99,8 +100,11 @@ def test_gradients_are_results_where_no_optimizer_takes_them(net):
         np.testing.assert_array_equal(gradient, expected.gradients[name])
 
 
-def test_one_plan_is_kept_for_each_of_the_latest_sizes(step):
-    with gt.Session(step, most_plans=2) as session:
+def test_plans_of_the_sizes_used_last_are_kept_within_a_memory(step):
+    with gt.Session(step) as session:
+        session.step(batch_of(4))
+        memory = 2 * held_bytes(session.plans[0])
+    with gt.Session(step, plan_memory=memory) as session:
         assert session.plans == ()
         for size in (4, 5, 4, 6):
             session.step(batch_of(size))

@@ -1,8 +1,9 @@
-"""A model bound for the sizes of its inputs: planned once for each, the latest few kept."""
+"""A model bound for the sizes of its inputs: planned once for each, cached within a memory."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from gradtool.planning.shared_layout import NO_PARTS, Parts
 
 Given = Mapping[str, Any]
 NUMBERS = (int, float)
+PLAN_MEMORY = 512 << 20  # bytes
+_ENTRY = 2560  # bytes of Python that a value or a step of a bound plan takes, its buffer and call
 
 
 @dataclass(slots=True)
@@ -136,53 +139,75 @@ class Binding(Tenant):
 
 
 class Bindings:
-    """The latest few bindings of a model, with values `shared` with others in a store.
+    """The bindings of a model used last, with values `shared` with others in a store.
 
-    Their `parts` lie inside of what is shared.
+    Their `parts` lie inside of what is shared.  So many are kept as take at most `most` bytes on
+    the host (`held_bytes`), one at least.
     """
 
     def __init__(
         self,
         store: Store,
-        most: int = 1,
+        most: int = 0,
         shared: Collection[str] = (),
         parts: Parts = NO_PARTS,
     ) -> None:
         self._store = store
         self._shared, self._parts = frozenset(shared), parts
-        self._most = most
-        self._latest: list[Binding] = []
+        self._most, self._held = most, 0
+        self._latest: OrderedDict[int, Binding] = OrderedDict()  # by identity, the last one last
+        self._known: dict[Hashable, Binding] = {}  # by the shapes that it was found for
 
     @property
     def plans(self) -> tuple[Plan, ...]:
         """The plans in the cache, the one used last first."""
-        return tuple(binding.plan for binding in self._latest)
+        return tuple(binding.plan for binding in reversed(self._latest.values()))
 
     def find(self, given: Given) -> Binding | None:
         """The binding that fits the given inputs, if there is one."""
-        for number, binding in enumerate(self._latest):
-            if binding.fits(given):
-                if number:
-                    self._latest.insert(0, self._latest.pop(number))
-                return binding
-        return None
+        shapes = tuple([getattr(array, "shape", None) for array in given.values()])
+        found = self._known.get(shapes)
+        if found is None or not found.fits(given):
+            latest = reversed(self._latest.values())
+            found = next((binding for binding in latest if binding.fits(given)), None)
+            if found is None:
+                return None
+            self._known[shapes] = found
+        self._latest.move_to_end(id(found))
+        return found
 
     def add(self, plan: Plan, model: ir.Model, defaults: Given | None = None) -> Binding:
         """Bind the plan of a model whose sizes are known."""
-        while len(self._latest) >= self._most:
-            self._store.leave(self._latest.pop())
+        self._held += held_bytes(plan)
+        while self._latest and self._held > self._most:
+            _, oldest = self._latest.popitem(last=False)
+            self._store.leave(oldest)
+            self._held -= held_bytes(oldest.plan)
+            self._known = {k: each for k, each in self._known.items() if each is not oldest}
         places = inlets(plan, model, defaults or {})
         binding = Binding(
             plan, parameters_of(model), self._store, places, self._shared, self._parts
         )
-        self._latest.insert(0, binding)
+        self._latest[id(binding)] = binding
         return binding
 
     def clear(self) -> None:
         """Let go of all."""
-        for binding in self._latest:
+        for binding in self._latest.values():
             self._store.leave(binding)
         self._latest.clear()
+        self._known.clear()
+        self._held = 0
+
+
+def held_bytes(plan: Plan) -> int:
+    """The bytes on the host that a bound plan is reckoned to take beside the arena.
+
+    It is the constants of the program, and what Python takes for its values, buffers and calls.
+    """
+    program = plan.program
+    constants = sum(array.nbytes for array in program.constants.values())
+    return constants + _ENTRY * (len(program.values) + len(program.steps))
 
 
 def inlets(plan: Plan, model: ir.Model, defaults: Given) -> list[Inlet]:
@@ -192,12 +217,17 @@ def inlets(plan: Plan, model: ir.Model, defaults: Given) -> list[Inlet]:
     for number in plan.program.inputs:
         name = plan.program.values[number].name
         value = values[name]
+        spec = plan.program.values[number].spec
         is_tensor = isinstance(value.type, ir.TensorType) and value.dtype is not None
         known = value.shape is not None and value.shape.is_static()
         found.append(
             Inlet(
                 name,
-                tuple(value.shape.numpy()) if known and value.shape is not None else None,
+                spec.shape
+                if spec is not None
+                else tuple(value.shape.numpy())
+                if known and value.shape is not None
+                else None,
                 np.dtype(value.dtype.numpy()) if is_tensor and value.dtype is not None else None,
                 defaults.get(name),
             )

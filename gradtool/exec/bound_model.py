@@ -10,22 +10,28 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
-from gradtool.exec.binding import Binding, Bindings
-from gradtool.exec.run import sized_and_planned
+from gradtool.exec.binding import PLAN_MEMORY, Binding, Bindings
 from gradtool.exec.shared_arena import Store
 from gradtool.operators.kernel_sets import Kernels
+from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
 from gradtool.planning.shared_layout import NO_PARTS, Parts
+from gradtool.program import Program
+from gradtool.program.bind_dims import bound
+from gradtool.program.flatten import flatten, flattened
+from gradtool.program.native import made_for
+from gradtool.program.resize import Resizing
 
 SOURCE = "batch"
+_FORMS = 4  # programs that others follow from
 Batch = Mapping[str, Any]
 
 
 class Resident:
-    """A model over a store of parameters; its plans are called `name`, `most` of them are kept.
+    """A model over a store of parameters, whose plans are called `name`.
 
-    `shared` are the parameters and the state that it has in common with others in the store, and
-    its `parts` lie inside of such.
+    Those used last are kept, within `most` bytes.  `shared` are the parameters and the state that
+    it has in common with others in the store, and its `parts` lie inside of such.
     """
 
     def __init__(
@@ -33,10 +39,10 @@ class Resident:
         model: ir.Model,
         store: Store,
         name: str,
-        most: int,
         kernels: Kernels = "numpy",
         *,
         shared: Collection[str],
+        most: int = PLAN_MEMORY,
         parts: Parts = NO_PARTS,
     ) -> None:
         self.model = model
@@ -45,6 +51,7 @@ class Resident:
         self._kernels = kernels
         self._bindings = Bindings(store, most, shared, parts)
         self._takes = feeds.takers(model)
+        self._forms: list[Resizing] = []  # the one used last is last
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -90,6 +97,7 @@ class Resident:
     def clear(self) -> None:
         """Let go of all plans."""
         self._bindings.clear()
+        self._forms.clear()
 
     def _planned(self, arrays: dict[str, Any]) -> Binding:
         """A new binding for the sizes of some inputs."""
@@ -97,7 +105,8 @@ class Resident:
         return self._add(model, feeds.sizes(model, whole))
 
     def _add(self, model: ir.Model, sizes: Mapping[str, int]) -> Binding:
-        sized, plan = sized_and_planned(model, sizes, self._name, self._kernels)
+        sized, program = self._sized(model, sizes)
+        plan = no_recompute(program, self._name)
         defaults = feeds.defaults(sized)
         zero = feeds.buffers(sized)
         for value in sized.graph.inputs:
@@ -105,6 +114,24 @@ class Resident:
                 nothing = np.zeros((), value.dtype.numpy())
                 defaults[value.name or ""] = np.broadcast_to(nothing, value.shape.numpy())
         return self._bindings.add(plan, sized, defaults)
+
+    def _sized(self, model: ir.Model, sizes: Mapping[str, int]) -> tuple[ir.Model, Program]:
+        """A model with sizes given to its symbols, and its program: of one nearby, if it may be."""
+        if model is not self.model or not sizes:
+            sized = bound(model, sizes) if sizes else model
+            return sized, flatten(sized, dims=sizes, kernels=self._kernels)
+        for form in reversed(self._forms):
+            program = form.at(sizes)
+            if program is not None:
+                self._forms.remove(form)
+                self._forms.append(form)
+                return form.model, program
+        sized = bound(model, sizes)
+        flat, program = flattened(sized, sizes, kernels=self._kernels)
+        made = Resizing.of(model, flat, program, sizes, self._kernels)
+        if made is not None:
+            self._forms = [*self._forms[1 - _FORMS :], made]
+        return sized, made_for(self._kernels, program)
 
     def _set(self, name: str, array: Any) -> None:
         """Write over a parameter, or over state."""

@@ -26,7 +26,7 @@ from gradtool.ops.shared import runtime_limits as allowance
 from gradtool.ops.shared.bounds import Doubts
 from gradtool.ops.shared.call import call, spec_of
 from gradtool.planning.plan import Plan
-from gradtool.program import Step
+from gradtool.program import Step, Value
 
 LEAVES = ("parameter", "state", "constant")  # values whose data the model holds
 
@@ -61,7 +61,9 @@ class Executor:
         self.dynamic = DynamicRegion(self.program, device)
         self.arrays = self._bind_values()
         self._numbers = {self.program.values[v].name: v for v in self.program.inputs}
-        self._replaced = [d.alias for d in self.program.values if d.alias is not None]
+        self._leaves = [v for v, d in enumerate(self.program.values) if self._is_read_in(v, d)]
+        replaced = {d.alias for d in self.program.values if d.alias is not None}
+        self._replaced = [v for v in self._leaves if v in replaced]
         self._parameters = parameters
         self.load(held)
         self._doubts = None if self.program.grain == CACHE else Doubts()
@@ -147,7 +149,7 @@ class Executor:
             if datum.kind == "constant" and datum.spec is not None and constant.size:
                 self.device.from_host(self.arrays[index], constant)
         values = self.program.values
-        self._load_parameters(v for v in range(len(values)) if values[v].name not in held)
+        self._load_parameters(v for v in self._leaves if values[v].name not in held)
 
     def rewind(self) -> None:
         """Put back the parameters and the state that steps have overwritten."""
@@ -174,6 +176,11 @@ class Executor:
         return {self.program.values[v].name: self.result(v, copy=copy) for v in chosen}
 
     # ------------------------------------------------------------------- binding
+
+    def _is_read_in(self, index: int, datum: Value) -> bool:
+        """Whether a value is a tensor of the model whose data the program does not hold."""
+        known = datum.kind == "constant" and index in self.program.constants
+        return datum.kind in LEAVES and not known and datum.view is None
 
     def _input_number(self, name: str) -> int:
         if name not in self._numbers:
@@ -211,12 +218,10 @@ class Executor:
         return arrays
 
     def _load_parameters(self, values: Iterable[int]) -> None:
-        """Fill the parameters, and the constants whose data the program does not hold."""
+        """Fill parameters, state, or constants whose data the program does not hold."""
         for index in values:
             datum = self.program.values[index]
-            known = datum.kind == "constant" and index in self.program.constants
-            leaf = datum.kind in LEAVES and not known and datum.view is None
-            if leaf and datum.spec is not None:
+            if datum.spec is not None:
                 array = self._parameters(datum.name)
                 if array.shape != datum.spec.shape or array.dtype != datum.spec.dtype:
                     raise MissingData(

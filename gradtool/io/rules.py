@@ -23,15 +23,17 @@ from gradtool.operators.recurrence import GATES
 from gradtool.shapes import limits as shape_limits
 
 
-def check(model: ir.Model, limits: Limits | None = None) -> None:
-    """Check every node of the model. Shapes must have been inferred.
+def check(
+    model: ir.Model, limits: Limits | None = None, nodes: Iterable[ir.Node] | None = None
+) -> None:
+    """Check every node of the model, or some `nodes`. Shapes must have been inferred.
 
     Without `limits` constants may be as large as they are: sizes are those that somebody gave.
 
     Raises:
         ModelError: naming the node and the rule.
     """
-    for node in walk.nodes(model.graph):
+    for node in walk.nodes(model.graph) if nodes is None else nodes:
         if node.domain:
             continue
         rule = RULES.get(node.op_type)

@@ -93,6 +93,20 @@ class Signature(Layout):
         loaded = library.load()
         return getattr(loaded.handle, f"gt_{self.name}_{instructions or loaded.instructions[0]}")
 
+    @cached_property
+    def _names(self) -> dict[str, None]:
+        """All fields, in order."""
+        return dict.fromkeys(f"{self.pointers} {self.sizes} {self.numbers}".split())
+
+    @cached_property
+    def _reads(self) -> list[str]:
+        return self.numbers.split()
+
+    def _kernel(self, instructions: str | None) -> int:
+        found = ctypes.cast(self.address(instructions), ctypes.c_void_p).value
+        assert found is not None  # noqa: S101 - the library has it
+        return found
+
     def bind(self, instructions: str | None = None, **values: Array | float | None) -> Call:
         """A call of fixed words: pointers are contiguous arrays or None, the rest numbers.
 
@@ -102,13 +116,12 @@ class Signature(Layout):
             TypeError: a field is missing or unknown, or an array is not contiguous, or of other
                 floats.
         """
-        names = [*self.pointers.split(), *self.sizes.split(), *self.numbers.split()]
-        if set(names) != set(values):
-            raise TypeError(f"{self.name} takes {', '.join(names)}; got {', '.join(values)}")
-        read = {n: v for n in self.numbers.split() if isinstance(v := values[n], np.ndarray)}
+        if self._names.keys() != values.keys():
+            names = ", ".join(self._names)
+            raise TypeError(f"{self.name} takes {names}; got {', '.join(values)}")
+        read = {n: v for n in self._reads if isinstance(v := values[n], np.ndarray)}
         words = self.words(**dict(self._words(values | dict.fromkeys(read, 0.0))))
-        kernel = ctypes.cast(self.address(instructions), ctypes.c_void_p).value
-        assert kernel is not None  # noqa: S101 - the library has it
+        kernel = self._kernel(instructions)
         numbers = [
             (_number(), _Number(_address(self.name, n, array), _field(words, n)))
             for n, array in read.items()
@@ -126,7 +139,7 @@ def _address(kernel: str, name: str, array: Array) -> int:
         raise TypeError(f"{kernel}: {name} is not contiguous")
     if array.dtype.kind == "f" and array.dtype != np.float32:
         raise TypeError(f"{kernel}: {name} is {array.dtype}, not float32")
-    return int(array.ctypes.data)
+    return int(array.__array_interface__["data"][0])
 
 
 def _number() -> int:

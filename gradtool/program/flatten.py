@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -62,6 +62,27 @@ def flatten(
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
     """
+    _, program = flattened(model, dims or {}, views=views, kernels=kernels, priced=priced)
+    if kernels not in (*LIBRARY, NONE):
+        return program
+    from gradtool.program.native import made_for
+
+    return made_for(kernels, program)
+
+
+def flattened(
+    model: ir.Model,
+    dims: Mapping[str, int],
+    *,
+    views: bool = True,
+    kernels: Kernels = "numpy",
+    priced: bool = True,
+) -> tuple[Flat, Program]:
+    """The flattening of a model, and its program before it is made for kernels.
+
+    Raises:
+        UsageError: as `flatten`.
+    """
     io.require_sizes(model)
     counts = operators_of(model)
     if any(domain == DOMAIN and not has_kernel(op) for domain, op in counts):
@@ -72,21 +93,30 @@ def flatten(
     info, pieces = TrainingInfo.of(model), DEVICE if kernels == "cupy" else CACHE
     gradients = set(info.gradients.values())
     with grain(pieces):
-        flat = _Flat(
+        flat = Flat(
             model, model.graph, gradients, info.changing, set(info.state), views=views,
             priced=priced,
         )  # fmt: skip
-        program = flat.program(info.gradients, info.state, info.loss, dims or {})
-    program = replace(program, is_grouped=info.kernels is not None, kernels=kernels)
-    if kernels not in (*LIBRARY, NONE):
-        return program
-    from gradtool.program.native import made_for
-
-    return made_for(kernels, program)
+        program = flat.program(info.gradients, info.state, info.loss, dims)
+    return flat, replace(program, is_grouped=info.kernels is not None, kernels=kernels)
 
 
-class _Flat:
-    """The state of one flattening: values by number, and the known facts of each."""
+class Recipe(NamedTuple):
+    """A node in a program: the number of its step, None of views; the numbers of its operands."""
+
+    node: ir.Node
+    kernel: Kernel
+    version: int
+    attributes: Mapping[str, Any]
+    inputs: tuple[int | None, ...]
+    step: int | None
+
+
+class Flat:
+    """The state of one flattening: values by number, and the known facts of each.
+
+    `recipes` are those of the nodes that run or lay a value out, in order.
+    """
 
     def __init__(
         self,
@@ -114,6 +144,7 @@ class _Flat:
         self.declarations = Declarations(priced=priced)
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.steps: list[Step] = []
+        self.recipes: list[Recipe] = []
 
     def program(
         self,
@@ -152,7 +183,7 @@ class _Flat:
         outer = [v for v in free(graph) if self.kinds.is_read(v)]  # dead nodes read in vain
         constants = [v for v in outer if self.kinds.is_constant(v)]
         captured = [v for v in outer if v not in constants]
-        inner = _Flat(self.model, graph, priced=self.declarations.priced)
+        inner = Flat(self.model, graph, priced=self.declarations.priced)
         for value in (*graph.inputs, *captured):
             inner._number(value, "input")
         inputs = tuple(range(len(inner.values)))
@@ -239,8 +270,11 @@ class _Flat:
         ]
         whole = [self._spec(v) for v in node.outputs]  # kernels in the simple style return them all
         out = [s if v in wanted else None for v, s in zip(node.outputs, whole, strict=True)]
+        recipe = Recipe(node, found, version, attributes, inputs, None)
         if self._as_views(node, found, specs, wanted, attributes):
+            self.recipes.append(recipe)
             return
+        self.recipes.append(recipe._replace(step=len(self.steps)))
         outputs = tuple(
             [
                 self._number(v, self.kinds.of_result(v)) if v in wanted else None

@@ -31,6 +31,8 @@ def without(program: Program, gone: Collection[int]) -> Program:
         return tuple(None if v is None else new[v] for v in values)
 
     def value(datum: Value) -> Value:
+        if datum.view is None and datum.alias is None:
+            return datum
         view = datum.view and replace(datum.view, base=new[datum.view.base])
         return replace(datum, view=view, alias=None if datum.alias is None else new[datum.alias])
 

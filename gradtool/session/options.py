@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gradtool.exec.binding import PLAN_MEMORY
 from gradtool.operators.kernel_sets import Asked
 from gradtool.planning.shared_layout import Parts
 from gradtool.session.feeding import Batch
 from gradtool.workloads.options import keyword
 from gradtool.workloads.rewritten import Graph
 
-MOST_PLANS = 4
 Ahead = Callable[[Batch], Batch]
 
 
@@ -41,9 +41,10 @@ class SessionOptions:
         (), "values inside of the graph, and parameters that it updates, whose gradients are "
         "results as well; names or globs.")  # fmt: skip
     check_nan: bool = keyword(False, "a step ends at the first node with a NaN.")
-    most_plans: int = keyword(
-        MOST_PLANS, "how many plans, for different sizes, are kept: the latest."
-    )
+    plan_memory: int = keyword(
+        PLAN_MEMORY, "the bytes of host memory, beside the arena, that plans of different sizes "
+        "may take, of steps and of evaluations each: those used last are kept, one at least."
+    )  # fmt: skip
     max_turns: int | None = keyword(
         None, "the most turns of loops in a step; docs/limits.md has the default."
     )

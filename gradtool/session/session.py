@@ -65,7 +65,7 @@ class Session(Updating, Hooking):
 
         Raises:
             MissingData: a weight is absent.
-            UsageError: an operator has no kernel, there is no such gradient, or most_plans < 1.
+            UsageError: an operator has no kernel, there is no such gradient, or plan_memory < 0.
             DeviceError: the device is missing or out of memory, or has no native kernels.
         """
         updates = None if options.update is None else model_of(options.update)
@@ -73,7 +73,7 @@ class Session(Updating, Hooking):
         self._forward = None if options.forward is None else model_of(options.forward)
         self._ahead = options.ahead
         self._limits = options.max_turns, options.max_dynamic
-        self._most_plans = _at_least_one(options.most_plans)
+        self._plan_memory = _no_less_than_nothing(options.plan_memory)
         self._shared = frozenset(self._model.graph.initializers)
         self._store = Store(open_device(options.device))
         self._kernels = require(
@@ -91,14 +91,17 @@ class Session(Updating, Hooking):
 
     def _resident(self, model: ir.Model) -> Resident:
         return Resident(
-            model, self._store, "train", self._most_plans, self._kernels, shared=self._shared
+            model,
+            self._store,
+            "train",
+            self._kernels,
+            shared=self._shared,
+            most=self._plan_memory,
         )
 
     def _summing(self, updates: ir.Model, parts: Parts) -> Sums:
         held = held_by(updates)
-        resident = Resident(
-            updates, self._store, "update", 1, self._kernels, shared=held, parts=parts
-        )
+        resident = Resident(updates, self._store, "update", self._kernels, shared=held, parts=parts)
         return Sums(resident, self._store)
 
     def _keeping(self, patterns: Sequence[str]) -> ir.Model:
@@ -239,9 +242,9 @@ class Session(Updating, Hooking):
                 model,
                 self._store,
                 "evaluate",
-                self._most_plans,
                 self._kernels,
                 shared=self._shared,
+                most=self._plan_memory,
             )
         return self._evaluated[loss]
 
@@ -308,7 +311,7 @@ class Session(Updating, Hooking):
         return f"Session({self._model.graph.name!r}, {self._store.device.name}, {state})"
 
 
-def _at_least_one(most_plans: int) -> int:
-    if most_plans < 1:
-        raise UsageError(f"most_plans is {most_plans}, and has to be 1 or more")
-    return most_plans
+def _no_less_than_nothing(plan_memory: int) -> int:
+    if plan_memory < 0:
+        raise UsageError(f"plan_memory is {plan_memory}, and has to be 0 bytes or more")
+    return plan_memory

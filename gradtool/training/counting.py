@@ -17,7 +17,6 @@ from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.graphs import Graphs
 
 Sums = Mapping[str, np.ndarray[Any, Any]]
-MOST_PLANS = 2  # of the sizes of batches: those that are whole, and the last
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Counter:
         if parts.counts is not None:
             held = frozenset(parts.counts.graph.initializers)
             store = Store(open_device("cpu"))
-            self._resident = Resident(parts.counts, store, "count", MOST_PLANS, shared=held)
+            self._resident = Resident(parts.counts, store, "count", shared=held)
 
     def whole(self, batches: Iterable[Arrays], group: Group = ALONE) -> Counted:
         """The sums over some batches, and those of the other ranks of a group."""

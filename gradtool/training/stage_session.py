@@ -22,11 +22,13 @@ from gradtool.program.bind_dims import bound
 from gradtool.ranks.line import Line
 from gradtool.session import Session
 from gradtool.session.feeding import Batch
-from gradtool.session.options import MOST_PLANS, Ahead
+from gradtool.session.options import Ahead
 from gradtool.training.graphs import Graphs
 from gradtool.training.stages import PipelinePosition, evaluated
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+_MOST_SIZES = 4  # of batches to evaluate, whose stages are kept
 
 
 class StageSession(Session):
@@ -109,11 +111,11 @@ class StageSession(Session):
         if key not in self._stages:
             sizes = feeds.sizes(model, batch)
             sized = bound(model, sizes) if sizes else model
-            while len(self._stages) >= MOST_PLANS:
+            while len(self._stages) >= _MOST_SIZES:
                 self._stages.pop(next(iter(self._stages))).clear()
             own = evaluated(self._cut, sized, self._place.stage)
             self._stages[key] = Resident(
-                own, self._store, "evaluate", 1, self._kernels, shared=self._shared
+                own, self._store, "evaluate", self._kernels, shared=self._shared
             )
         return self._stages[key], loss
 
