@@ -144,6 +144,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
          "force": ["--force"], "mapped": ["--map", "labels=other"], "batch": ["--batch", "3"],
          "epochs": ["--epochs", "2"], "steps": ["--steps", "3"], "shuffle": ["--no-shuffle"],
+         "lengths": ["--lengths", "auto"],
          "seed": ["--seed", "5"], "optimizer": ["--optimizer", "sgd"], "lr": ["--lr", "0.02"],
          "schedule": ["--schedule", "linear"], "warmup": ["--warmup", "2"],
          "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],

@@ -11,17 +11,22 @@ import numpy as np
 from gradtool.errors import UsageError
 from gradtool.ranks.group import Group, share
 from gradtool.training.data import Arrays, BoundDataset
+from gradtool.training.lengths import Lengths
 from gradtool.training.sampler import Order, Place
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches of data in an order, None where they come in their own, taken in `parts`."""
+    """Batches of data in an order, None where they come in their own, taken in `parts`.
+
+    They are padded to `lengths`.
+    """
 
     data: BoundDataset
     order: Order | None
     parts: int
     group: Group
+    lengths: Lengths | None = None
 
     def beginning(self, first: Place) -> Iterator[tuple[Arrays, bool]]:
         """Batches from a place on, for ever; with each, whether it is the last of its epoch.
@@ -36,7 +41,8 @@ class Batches:
             else:
                 last = self.order.batches - 1
                 for place, indices in enumerate(self.order.epoch(number, start), start):
-                    yield self.data.batch(indices[self._own(len(indices))], number), place == last
+                    batch = self.data.batch(indices[self._own(len(indices))], number)
+                    yield self._padded(batch), place == last
             number, start = number + 1, 0
 
     def _streamed(self, number: int, start: int) -> Iterator[tuple[Arrays, bool]]:
@@ -44,11 +50,14 @@ class Batches:
         before: Arrays | None = None
         for batch in map(self._own_part, self.data.epoch(number, start)):
             if before is not None:
-                yield before, False
+                yield self._padded(before), False
             before = batch
         if before is None:
             raise UsageError(f"{self.data.source.source}: has no batch in epoch {number}")
-        yield before, True
+        yield self._padded(before), True
+
+    def _padded(self, batch: Arrays) -> Arrays:
+        return batch if self.lengths is None else self.lengths.padded(batch)
 
     def _own(self, count: int) -> np.ndarray[Any, Any]:
         """Which of a batch of `count` examples this rank computes: its share of each part."""

@@ -4,13 +4,15 @@ A batch is taken in more and more parts until keeping everything fits; of fewer 
 computes least again within the memory is looked for.  Each peak is that of the arena in which the
 session will run: plans of both halves of a step and of evaluations, parameters, sums of gradients
 and the state of the optimizer.  Times are those of
-`gradtool.training.reference_machine`: the choice is the same everywhere.
+`gradtool.training.reference_machine`: the choice is the same everywhere.  So is the time that the
+search may take, at most two seconds or a twentieth of the training: it is predicted as well, and
+decides how deep each search goes, and how many there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -19,13 +21,14 @@ from gradtool.exec.run import sized_and_planned
 from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
+from gradtool.planning.pareto.budget_points import most_entries
 from gradtool.planning.plan import Plan
 from gradtool.planning.shared_layout import together
 from gradtool.text.units import format_bytes
 from gradtool.training.graphs import Graphs
 from gradtool.training.reference_machine import seconds
 from gradtool.workloads.budgets.limits import Budget
-from gradtool.workloads.budgets.search import within
+from gradtool.workloads.budgets.search import CUTS, Search, within
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import workload, write
 from gradtool.workloads.workload import Workload
@@ -33,11 +36,19 @@ from gradtool.workloads.workload import Workload
 KEEP, SEARCHED = "keep", "optimal"
 _TRIES = 6  # of budgets, as what is written takes more or less than was planned
 _CLOSE = 0.02  # of the memory: near enough to it
+LEAST, SHARE = 2.0, 0.05  # seconds of the search, or that part of the predicted training
+_ENTRIES = 3e6  # that a search looks at in a second
+_CUT, _WRITTEN = (
+    2.5e-3,
+    1.5e-3,
+)  # seconds a step of the program: of a search of hardly any effort, and
+# of writing and planning what was found
 BATCHES = 3  # that are held beside the arena: one in use, one ready, one being read
 OWN = 2 << 20  # bytes that Python and libraries allocate while steps run,
 OWN_FROM = 8 * OWN  # of memories of so many bytes: smaller ones are of the arena alone
 
 Dims = Mapping[str, int]
+StepIn = Callable[[int, int], "tuple[Graphs, Dims, Sequence[Dims]]"]
 
 
 @dataclass(frozen=True)
@@ -60,11 +71,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Fit:
-    """The `candidates` for a `memory` in bytes, fewest parts first, and the `chosen` one."""
+    """The `candidates` for a `memory` in bytes, fewest parts first, and the `chosen` one.
+
+    `left_out` are numbers of parts that no time was left to search plans of.
+    """
 
     memory: int
     candidates: tuple[Candidate, ...]
     chosen: Candidate
+    left_out: tuple[int, ...] = ()
 
 
 def parts_of(batch: int) -> list[int]:
@@ -85,26 +100,38 @@ def fitted(
     batch_bytes: int,
     batch: int,
     parts: Iterable[int],
-    step_in: Callable[[int, int], tuple[Graphs, Dims, Sequence[Dims]]],
+    step_in: StepIn,
     kernels: Kernels,
+    steps: int | None = None,
 ) -> Fit:
     """What takes the least predicted time of all that fits into `memory` bytes.
 
     A batch takes `batch_bytes` (see `beside_arena`).  Of a step in so many parts of so many
-    examples, `step_in` has the graphs, the sizes, and the sizes of its evaluations.
+    examples, `step_in` has the graphs, the sizes, and the sizes of its evaluations.  The search is
+    bounded by the time that the `steps` are predicted to take (`LEAST`, `SHARE`).
 
     Raises:
         UsageError: nothing fits; what was found to need least is named.
     """
     tried: list[Candidate] = []
+    waiting: list[_Waiting] = []
     beside = beside_arena(memory, batch_bytes)
     for count in parts:
-        examples = batch // count
-        graphs, dims, evaluated = step_in(count, examples)
-        arena = _Arena(graphs, dims, evaluated, kernels)
-        tried.append(_tried(max(memory - beside, 0), count, examples, graphs, dims, arena))
-        if tried[-1].plan == KEEP and tried[-1].time is not None:
+        waiting.append(_Waiting.of(count, batch // count, kernels, step_in))
+        if waiting[-1].keeping <= memory - beside:
+            tried.append(waiting.pop().kept)
             break
+    predicted = (tried or [waiting[0].kept])[0].time or 0.0
+    left, left_out = max(LEAST, SHARE * predicted * (steps or 0)), []
+    while waiting:  # the most parts have least to compute again
+        share, each = left / len(waiting), waiting.pop()
+        effort, tries = each.affordable(share)
+        if tried and not tries:
+            left_out.append(each.kept.micro_batches)
+            continue
+        tries = max(tries, 1)
+        left -= each.seconds(effort, tries)
+        tried.insert(0, _searched(max(memory - beside, 0), each, effort, tries))
     fitting = [(each.time, each) for each in tried if each.time is not None]
     if not fitting:
         least = min(tried, key=lambda each: each.peak)
@@ -114,21 +141,52 @@ def fitted(
             f"was found takes {format_bytes(needed)} ({needed} bytes), in "
             f"{least.micro_batches} micro-batches of {least.examples}"
         )
-    return Fit(memory, tuple(tried), min(fitting, key=lambda each: each[0])[1])
+    chosen = min(fitting, key=lambda each: each[0])[1]
+    return Fit(memory, tuple(tried), chosen, tuple(reversed(left_out)))
 
 
-def _tried(
-    memory: int, count: int, examples: int, graphs: Graphs, dims: Dims, arena: _Arena
-) -> Candidate:
-    """Keeping everything if that fits, else the plan within the memory of least work."""
-    work = workload(graphs.model, dims, arena.kernels)
-    kept, keeping = arena.of(graphs.model)
-    if keeping <= memory:
-        return Candidate(count, examples, KEEP, keeping, arena.time(kept, count), graphs, work)
-    found = _nearest(memory, work, arena, keeping - work.kept.peak)
-    time = arena.time(found.plan, count) if found.peak <= memory else None
-    planned = graphs.planned(found.model)
-    return Candidate(count, examples, SEARCHED, found.peak, time, planned, work, found.planned)
+@dataclass(frozen=True)
+class _Waiting:
+    """A way to take a step that keeps everything, `kept`, which takes `keeping` bytes."""
+
+    kept: Candidate
+    keeping: int
+    arena: _Arena
+
+    @classmethod
+    def of(cls, count: int, examples: int, kernels: Kernels, step_in: StepIn) -> _Waiting:
+        graphs, dims, evaluated = step_in(count, examples)
+        arena = _Arena(graphs, dims, evaluated, kernels)
+        work = workload(graphs.model, dims, kernels)
+        plan, keeping = arena.of(graphs.model)
+        time = arena.time(plan, count)
+        return cls(Candidate(count, examples, KEEP, keeping, time, graphs, work), keeping, arena)
+
+    def affordable(self, share: float) -> tuple[float, int]:
+        """The effort of a search and the budgets that it may try within so many seconds."""
+        steps = len(self.kept.work.program.steps)
+        left = share - _CUT * steps
+        tries = min(int(left / (2 * _WRITTEN * steps)), _TRIES)
+        searching = max(left - tries * _WRITTEN * steps, 0.0)
+        effort = searching * _ENTRIES / most_entries(steps)
+        return min(max(effort, CUTS), 1.0), max(tries, 0)
+
+    def seconds(self, effort: float, tries: int) -> float:
+        """The seconds that such a search is predicted to take, whatever it finds."""
+        steps = len(self.kept.work.program.steps)
+        return (_CUT + tries * _WRITTEN) * steps + effort * most_entries(steps) / _ENTRIES
+
+
+def _searched(memory: int, waiting: _Waiting, effort: float, tries: int) -> Candidate:
+    """The plan within the memory of least work."""
+    kept, arena = waiting.kept, waiting.arena
+    beside = waiting.keeping - kept.work.kept.peak
+    found = _nearest(memory, kept.work, arena, beside, Search(effort), tries)
+    time = arena.time(found.plan, kept.micro_batches) if found.peak <= memory else None
+    return replace(
+        kept, plan=SEARCHED, peak=found.peak, time=time,
+        graphs=kept.graphs.planned(found.model), planned=found.planned,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,7 +199,9 @@ class _Found:
     peak: int
 
 
-def _nearest(memory: int, work: Workload, arena: _Arena, beside: int) -> _Found:
+def _nearest(
+    memory: int, work: Workload, arena: _Arena, beside: int, search: Search, tries: int
+) -> _Found:
     """The plan of least work that is found to fit, or the one that takes least if none does.
 
     Budgets are of the graph alone; what an arena takes `beside` them differs from plan to plan.  So
@@ -150,13 +210,13 @@ def _nearest(memory: int, work: Workload, arena: _Arena, beside: int) -> _Found:
     """
 
     def tried(budget: Budget) -> _Found:
-        planned = within(work, budget, name=SEARCHED)
+        planned = within(work, budget, search, name=SEARCHED)
         model = write(work, planned)
         return _Found(planned, model, *arena.of(model))
 
     best, room = None, memory - beside
     low, high = 0, work.kept.peak
-    for _ in range(_TRIES):
+    for _ in range(tries):
         try:
             found = tried(Budget(bytes=max(room, 0)))
         except OverBudget:

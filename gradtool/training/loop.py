@@ -23,6 +23,7 @@ from gradtool.training.counting import Counter
 from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.evaluation import Evaluator
 from gradtool.training.graphs import Graphs
+from gradtool.training.lengths import Lengths
 from gradtool.training.metrics import Metric
 from gradtool.training.options import TrainOptions
 from gradtool.training.prefetch import Prefetched
@@ -61,6 +62,7 @@ class Loop:
     recorded: bool = False
     progress: Progress = field(default_factory=Progress)
     counter: Counter | None = None
+    lengths: Lengths | None = None
     group: Group = ALONE
     shard: Shard | None = None
     server: RowServer | None = None
@@ -90,7 +92,9 @@ class Loop:
         if self.progress.due:
             self._evaluate()
         if not self._is_done():
-            made = Batches(self.data, self.order, self.options.micro_batches, self.group)
+            made = Batches(
+                self.data, self.order, self.options.micro_batches, self.group, self.lengths
+            )
             with Prefetched(made.beginning(self.progress.place)) as batches:
                 for batch, is_last in batches:
                     with self._drawn("steps", f"step {self.progress.step + 1}", begins=True):

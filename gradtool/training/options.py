@@ -31,6 +31,11 @@ class TrainOptions(DataOptions):
     steps: int | None = option(
         "whole", None, "Take so many steps, through the data as often as it needs.", least=1,
         metavar="N", group="Data")  # fmt: skip
+    lengths: str | None = option(
+        "text", None, "Round open sizes of batches up to these and pad what comes in, where a mask "
+        "or ignored labels leave the gradients as they are; auto: eight sizes a doubling.",
+        metavar="auto|N,N,...", shown="as they come", excludes="memory stages",
+        why="has batches of several sizes", group="Data")  # fmt: skip
     shuffle: bool = option(
         "switch", True, "Take the examples in another order each epoch.", group="Data"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,14 @@ from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates
+from gradtool.text.words import some
 from gradtool.training.callbacks import Watcher
 from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Dims, Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.input_spec import InputSpec
+from gradtool.training.lengths import Lengths, lengths_of
 from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.reading import bound, sources_of
@@ -60,6 +62,7 @@ class Setup:
     kernels: Kernels
     fit: Fit | None = None
     ranks: int = 1
+    lengths: Lengths | None = None
 
     @property
     def part(self) -> int:
@@ -89,6 +92,7 @@ class Setup:
                 "shuffle": options.shuffle,
                 "seed": options.seed,
                 "ema": options.ema,
+                "lengths": options.lengths,
                 "evaluation": self._evaluation(),
             },
             "data": self.data[0].described(),
@@ -168,7 +172,7 @@ def prepared(
         graphs = evaluated_in_parts(graphs, takes)
     fit, kernels = None, kernels_for(options, ranks)
     if options.memory is not None:
-        fit = _fitted(options.memory, recipe, options, kernels, read, watcher)
+        fit = _fitted(options.memory, recipe, options, kernels, read, watcher, order)
         graphs = fit.chosen.graphs
         options = replace(options, micro_batches=fit.chosen.micro_batches)
     if options.micro_batches > 1 and _takes_statistics(graphs.model):
@@ -184,9 +188,11 @@ def prepared(
     watched = [] if len(read) == 1 else metrics(
         options.metric, graphs.training.labels, read[0].targets(graphs.training.shifts)
     )  # fmt: skip
+    sample = partial(_sample, read[0], options.batch or 1)
+    rounded = lengths_of(options.lengths, recipe, takes, sample, watcher)
     made = Setup(
         graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, kernels, fit,
-        ranks,
+        ranks, rounded,
     )  # fmt: skip
     if options.plan == "keep":
         return made
@@ -306,7 +312,7 @@ def _dims(model: ir.Model, data: BoundDataset, examples: int) -> dict[str, int]:
 
 def _fitted(
     memory: int, recipe: Recipe, options: TrainOptions, kernels: Kernels,
-    data: Sequence[BoundDataset], watcher: Watcher,
+    data: Sequence[BoundDataset], watcher: Watcher, order: Order | None,
 ) -> Fit:  # fmt: skip
     """How a memory is kept to: a model that fixes the examples of a step fixes the parts.
 
@@ -334,4 +340,10 @@ def _fitted(
         watcher.said(f"the loss mixes the examples of a batch ({why}): it is computed in one part")
         counts = [1]
     batch_bytes = sum(array.nbytes for array in _sample(data[0], batch).values())
-    return fitted(memory, batch_bytes, batch, counts, step_in, kernels)
+    steps = _length(options, order)[0]
+    fit = fitted(memory, batch_bytes, batch, counts, step_in, kernels, steps)
+    if fit.left_out:
+        watcher.said(
+            f"no time was left to look for plans of {some(map(str, fit.left_out))} micro-batches"
+        )
+    return fit

@@ -188,6 +188,7 @@ class Trainer:
             recorded=self._folder is not None,
             progress=opened.progress,
             counter=counter_for(setup, 0) if setup.graphs.update is not None else None,
+            lengths=setup.lengths,
             group=place.replicas if place else group,
             shard=opened.shard,
             server=opened.server,

@@ -86,6 +86,7 @@ VALUES = {
     "--warmup": ["-1", "x"],
     "--loss-scale": ["0", "-1", "nan", "x", "inf"],
     "--micro-batches": ["3", "0", "16"],
+    "--lengths": ["x", "0", "8,x", "-1"],
     "--memory": ["1KiB", "x", "0"],
     "--plan": ["no.json", "net.onnx", "kee", "data.json"],
     "--patience": ["0"],

@@ -18,7 +18,7 @@ import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.native import library
 from gradtool.training.callbacks import Watcher
-from gradtool.training.fit import parts_of
+from gradtool.training.fit import LEAST, _Waiting, parts_of
 
 BATCH = 24
 DATA = examples(48)
@@ -183,3 +183,25 @@ WIDE = """w (float[batch, 256] x) => (float[batch, 8] y) {
 
 def normal(rng, *shape):
     return (0.05 * rng.standard_normal(shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize("memory", [2 << 20, 3 << 20])
+def test_a_short_training_is_searched_for_no_more_than_two_seconds(memory):
+    data = {
+        "image": np.zeros((32, 3, 32, 32), np.float32),
+        "labels": np.arange(32, dtype=np.int64) % 10,
+    }
+    predicted, heard = [], Listening()
+    spent = _Waiting.seconds
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            _Waiting, "seconds", lambda *given: predicted.append(spent(*given)) or predicted[-1]
+        )
+        how = {"batch": 32, "steps": 1, "memory": memory}
+        with gt.Trainer("samples/cnn.onnx", **how) as trainer:
+            trainer.fit(data, watcher=heard)
+
+    assert predicted
+    assert sum(predicted) <= LEAST
+    for parts in heard.fit.left_out:
+        assert any(str(parts) in line for line in heard.lines if "no time was left" in line)
