@@ -23,8 +23,9 @@ from gradtool.graph.counter_rng import numbers_of
 from gradtool.text.words import some
 from gradtool.training.callbacks import Watcher
 from gradtool.training.checks import range_of
-from gradtool.training.data import Arrays, InputSpec
+from gradtool.training.data import Arrays
 from gradtool.training.graphs import Recipe
+from gradtool.training.input_spec import InputSpec
 from gradtool.workloads.run_options import RunOptions
 
 AUTO = "auto"
