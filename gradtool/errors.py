@@ -3,6 +3,7 @@
     GradtoolError               1   a check, limit or verification failed
     ├── OverBudget              1   no schedule within a budget of memory
     ├── UsageError              2   a flag, a name or a configuration
+    │   ├── UserCodeError       2   a function of the user's that raises, or returns nothing usable
     │   └── OpenSizes           2   dynamic dimensions without a value
     ├── ModelError              2   a file that cannot be read, or is not a valid model
     │   ├── ImpossibleShape     2   a value that no array can be (in `shapes.limits`)
@@ -42,6 +43,10 @@ class UsageError(GradtoolError):
     """A flag, a name or a configuration that cannot be used."""
 
     exit_code = 2
+
+
+class UserCodeError(UsageError):
+    """A function of the user's that raises, takes other arguments or returns another type."""
 
 
 class OpenSizes(UsageError):

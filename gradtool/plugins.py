@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import warnings
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from functools import cache, partial
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from gradtool.errors import GradtoolWarning, UsageError
+from gradtool.errors import GradtoolError, GradtoolWarning, UsageError, UserCodeError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+    from inspect import Parameter
 
 RULES = "gradtool.rules"
 KERNELS = "gradtool.kernels"
 LOSSES = "gradtool.losses"
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 
 def entries(group: str) -> list[EntryPoint]:
@@ -130,9 +136,9 @@ def function_at(path: str) -> Callable[..., Any] | None:
     except ModuleNotFoundError as error:
         if f"{module}.".startswith(f"{error.name}."):
             return None
-        raise UsageError(f"{module} cannot be imported: {_reason(error)}") from error
+        raise _not_imported(module, error) from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{module} cannot be imported: {_reason(error)}") from error
+        raise _not_imported(module, error) from error
     found = getattr(loaded, name, None)
     if not callable(found):
         where = f" ({loaded.__file__})" if getattr(loaded, "__file__", None) else ""
@@ -140,11 +146,105 @@ def function_at(path: str) -> Callable[..., Any] | None:
     return found  # type: ignore[no-any-return]
 
 
-def parameters_of(function: Callable[..., Any]) -> Collection[str]:
-    """The names of a function's parameters; none of one in C that does not say."""
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, Parameter]:
+    """A function's parameters by name; none of one in C that does not say."""
     from inspect import signature
 
     try:
         return signature(function).parameters
     except ValueError:
-        return ()
+        return {}
+
+
+# ------------------------------------------------------------------------- code of the user's
+
+
+@contextmanager
+def user_code(what: str, function: Callable[..., Any] | None = None) -> Iterator[None]:
+    """Run a `function` of the user's, called `what` in messages.
+
+    Raises:
+        UserCodeError: in place of any exception: its type, its text, and file and line of the last
+            frame of the user's, or of the function where none of its lines ran.
+    """
+    try:
+        yield
+    except UserCodeError:
+        raise
+    except (Exception, SystemExit) as error:
+        at = _last_frame(error.__traceback__) or place_of(function)
+        said = str(error) if isinstance(error, GradtoolError) else f"raised {_reason(error)}"
+        raise UserCodeError(f"{what}: {said}{at}") from error
+
+
+def require_call(what: str, function: Callable[..., Any], *given: Any, **named: Any) -> None:
+    """Refuse a function that cannot be called with some arguments, of which it tells before.
+
+    Raises:
+        UserCodeError: its parameters are others.
+    """
+    from inspect import signature
+
+    try:
+        takes = signature(function)
+    except (TypeError, ValueError):
+        return  # one in C, which says nothing
+    try:
+        takes.bind(*given, **named)
+    except TypeError as error:
+        raise UserCodeError(
+            f"{what}: takes {takes}, and is called with other arguments: {error}"
+            f"{place_of(function)}"
+        ) from error
+
+
+def is_number(found: object) -> bool:
+    """Whether what a function of the user's returned is one number, of Python or an array."""
+    if isinstance(found, str | bytes | bool) or bool(getattr(found, "ndim", 0)):
+        return False
+    try:
+        float(found)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def place_of(function: Callable[..., Any] | None) -> str:
+    """` (file:line)` of a function, a class or a callable object; empty where nobody knows."""
+    found: Any = function
+    while isinstance(found, partial) or hasattr(found, "__wrapped__"):
+        found = found.func if isinstance(found, partial) else found.__wrapped__
+    own = vars(found).get("__init__") if isinstance(found, type) else None
+    called = own or (found if hasattr(found, "__code__") else vars(type(found)).get("__call__"))
+    code = getattr(called, "__code__", None)
+    return "" if code is None else _at(code.co_filename, code.co_firstlineno)
+
+
+def _last_frame(trace: TracebackType | None) -> str:
+    """` (file:line)` of the last frame outside of gradtool, the library and packages."""
+    found = ""
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith(_elsewhere()):
+            found = _at(name, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+@cache
+def _elsewhere() -> tuple[str, ...]:
+    """Folders whose code is none of the user's; `<` begins the name of a frozen module."""
+    paths = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return (f"{Path(__file__).parent}{os.sep}", *(f"{path}{os.sep}" for path in paths), "<frozen")
+
+
+def _at(name: str, line: int) -> str:
+    path = Path(name)
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f" ({shown}:{line})"
+
+
+def _not_imported(module: str, error: BaseException) -> UserCodeError:
+    """The error of a module that raises, with the line at which it does."""
+    at = _last_frame(error.__traceback__)
+    return UserCodeError(f"{module} cannot be imported: {_reason(error)}{at}")

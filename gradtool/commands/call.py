@@ -16,7 +16,7 @@ from gradtool.errors import UsageError
 from gradtool.text.words import suggest
 
 WIDEST = 100  # columns of a page of help
-OUTPUTS = ("output", "save_grads", "save_outputs", "profile", "trace", "html")
+OUTPUTS = ("output", "save_grads", "save_outputs", "profile", "trace", "html", "confusion")
 REPLACING = "train"  # the command whose -o may be the model that it reads
 EPILOG = "-v, -q, --color, --config, --no-config and --allow-code go here too: see gradtool --help."
 

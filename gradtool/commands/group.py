@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "grad": "Build the training graph: forward, loss and gradients.",
     "train": "Train a model on data, and write it with its new weights.",
+    "predict": "Compute the outputs of a model for all examples of data.",
     "mirror": "Drop cheap activations, compute them again in backward.",
     "recompute": "Compute segments of forward again in backward.",
     "run": "Run forward and backward once on a device.",

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import click
 
 from gradtool.commands.group import Passed, group
-from gradtool.errors import GradtoolError, Interrupted
+from gradtool.errors import GradtoolError, Interrupted, UserCodeError
 from gradtool.graph.error_context import NodeFailed
 from gradtool.text.warned import one_line_warnings
 from gradtool.text.words import suggest
@@ -53,7 +53,7 @@ def explain(error: BaseException, given: list[str], where: str = "") -> int:
     """Print an error in one line, after `where`, and return the exit code."""
     match error:
         case GradtoolError():
-            if isinstance(error, NodeFailed):
+            if any(isinstance(each, NodeFailed | UserCodeError) for each in _causes(error)):
                 _trace(error, given)
             if error.args:  # a rank has said it otherwise
                 _say(f"{where}{error}")
@@ -78,6 +78,13 @@ def explain(error: BaseException, given: list[str], where: str = "") -> int:
             _say(f"{where}out of memory")
             return 4
     return _bug(error, given, where)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and the ones it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _said(error: click.ClickException, given: list[str]) -> str:

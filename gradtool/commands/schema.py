@@ -31,6 +31,7 @@ SCHEMAS = {
         "mirror and recompute --format json; report too with --html, --svg or --trace",
         "reports.plans:PlansDocument ModelsDocument",
     ),
+    "predict": ("predict --format json", "reports.predictions:PredictDocument"),
     "profile": ("a file that run --profile writes", "program.profile:ProfileDocument"),
     "ranks": ("report --ranks N --format json", "reports.ranks:RanksDocument"),
     "report": ("report --format json", "reports.memory:ReportDocument"),

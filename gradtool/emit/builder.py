@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.emit import arithmetic
 from gradtool.emit.idioms import Idioms
 from gradtool.errors import ModelError
 from gradtool.graph import composites
@@ -33,6 +34,9 @@ _UNKNOWN: Typed = None, None
 
 # Before this version of the IR every initializer had to be an input as well.
 _CONSTANTS = 4
+
+
+arithmetic.install()
 
 
 class Builder(Idioms):
@@ -278,7 +282,7 @@ class Builder(Idioms):
 
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
-        """Let `+ - * /` and unary `-` between values emit nodes."""
+        """Let `+ - * / ** @`, unary `-`, `abs`, `mean` and `sum` of values emit nodes."""
         before = ir.set_value_magic_handler(self)
         try:
             yield

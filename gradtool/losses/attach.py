@@ -9,16 +9,17 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.errors import GradtoolError, NotDifferentiable, UsageError
+from gradtool.errors import NotDifferentiable, UsageError, UserCodeError
 from gradtool.graph import deciding
 from gradtool.graph.predicates import HALVES, is_float, is_scalar
 from gradtool.graph.typed import as_tensor
 from gradtool.losses import labels as label
-from gradtool.losses.choice import choose
+from gradtool.losses.choice import Choice, choose
 from gradtool.losses.kinds import Kind
 from gradtool.losses.labels import LabelNames
 from gradtool.losses.settings import class_weights
 from gradtool.losses.terms import Term, Wanted, term
+from gradtool.plugins import place_of, require_call, user_code
 
 __all__ = ["LabelNames", "Loss", "Wanted", "attach"]
 
@@ -27,8 +28,9 @@ __all__ = ["LabelNames", "Loss", "Wanted", "attach"]
 class Loss:
     """The loss of a training graph; `value` is None where head gradients take its place.
 
-    `said` tells people how it was chosen; `labels` names its inputs, `shifts` has by how many
-    places some of them are ahead; `loud` asks to warn, and `warnings` are lines for people.
+    `said` tells people how it was chosen, and `others` are outputs that may have been meant;
+    `labels` names its inputs, `shifts` has by how many places some of them are ahead; `loud` asks
+    to warn, and `warnings` are lines for people.
     """
 
     value: ir.Value | None
@@ -37,6 +39,7 @@ class Loss:
     loud: bool = False
     shifts: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 def attach(op: Builder, wanted: Wanted | Sequence[Wanted], labels: LabelNames = "labels") -> Loss:
@@ -66,6 +69,10 @@ def attach(op: Builder, wanted: Wanted | Sequence[Wanted], labels: LabelNames = 
 
 def _automatic(op: Builder, labels: LabelNames) -> Loss:
     choice = choose(op)
+    return replace(_chosen(op, choice, labels), others=choice.others)
+
+
+def _chosen(op: Builder, choice: Choice, labels: LabelNames) -> Loss:
     chosen = choice.term
     if chosen.kind is None:
         said = f"the scalar output {chosen.called!r} (auto)"
@@ -135,9 +142,13 @@ def _append(
     shifts: dict[str, int] = {}
     warnings: tuple[str, ...] = ()
     with op.at(None, stage="forward", source="", prefix=name), op.arithmetic():
-        if op.masters and output.dtype in HALVES:
-            output = op.cast(as_tensor(output), ir.DataType.FLOAT)
-        if kind.labels is not None:
+        if not term.arguments:
+            output = _wide(op, output)
+        if term.arguments:
+            value, labelled = _of_arguments(op, term)
+            made = tuple(v.name or "" for v in labelled)
+            said = term.said + "".join(f", labels: {label.show(v)}" for v in labelled)
+        elif kind.labels is not None:
             axis = label.class_axis(op.graph, term, labels)
             soft = axis is not None and label.are_soft(op.graph, term, labels)
             target = label.target(op, output, labels, None if soft else axis)
@@ -151,32 +162,66 @@ def _append(
                 warnings = (label.COPIED.format(made[0], made[0]),)
             if (axis is None or soft) and target.dtype in HALVES:
                 target = op.cast(as_tensor(target), output.dtype or ir.DataType.FLOAT)
-            value = _of_labels(op, replace(term, output=output), target, axis, soft=soft)
+            counts, weighing = label.counts(op, replace(term, output=output), axis, target)
+            made = (*made, *weighing)
+            wide = replace(term, output=output)
+            value = _of_labels(op, wide, target, axis, soft=soft, counts=counts)
         else:
-            value = _made(kind, op, output)
+            value = _made(kind, op, output, **term.settings.numbers)
     if not isinstance(value, ir.Value) or not is_float(value) or not is_scalar(value):
-        shape = value.shape if isinstance(value, ir.Value) else type(value).__name__
-        raise UsageError(f"--loss {kind.name}: it returned {shape}, a loss is one float")
+        found = label.show(value) if isinstance(value, ir.Value) else type(value).__name__
+        raise UserCodeError(
+            f"--loss {kind.name}: it returned {found}, a loss is one float{place_of(kind.formula)}"
+        )
     value.name = op.names.fresh(name)
     op.graph.outputs.append(value)
     return Loss(value, said + closing, made, shifts=shifts, warnings=warnings)
 
 
+def _of_arguments(op: Builder, term: Term) -> tuple[object, list[ir.Value]]:
+    """The loss of values by name, or of several outputs in their order; and which are labels."""
+    kind, numbers = term.kind, term.settings.numbers
+    assert kind is not None  # noqa: S101 - it takes arguments
+    given = [each.given(op, term.asked) for each in term.arguments]
+    labelled = [v for v in given if v.is_graph_input() and not v.uses()]
+    wide = [_wide(op, v) for v in given]
+    if kind.outputs > 1:
+        return _made(kind, op, *wide, **numbers), labelled
+    named = {a.name: v for a, v in zip(term.arguments, wide, strict=True)}
+    return _made(kind, op, **named, **numbers), labelled
+
+
+def _wide(op: Builder, value: ir.Value) -> ir.Value:
+    """A value in float32, where what is trained has masters of that."""
+    narrow = op.masters and value.dtype in HALVES
+    return op.cast(as_tensor(value), ir.DataType.FLOAT) if narrow else value
+
+
 def _of_labels(
-    op: Builder, term: Term, target: ir.Value, axis: int | None, *, soft: bool
+    op: Builder,
+    term: Term,
+    target: ir.Value,
+    axis: int | None,
+    *,
+    soft: bool,
+    counts: ir.Value | None,
 ) -> object:
     """The loss, with the classes along the axis that its formula takes them on."""
     kind, output, said = term.kind, term.output, term.settings
     assert kind is not None  # noqa: S101 - it has labels
-    if axis is None:
-        return _made(kind, op, output, target)
-    how: dict[str, Any] = {}
+    how: dict[str, Any] = dict(said.numbers)
+    if counts is not None:
+        how["counts"] = counts
     if said.ignore is not None:
         how["ignore"] = said.ignore
     if said.smoothing:
         how["smoothing"] = said.smoothing
     if said.weight is not None:
-        how["weight"] = class_weights(op, said.weight, output, axis, term.asked)
+        how["weight"] = class_weights(
+            op, said.weight, output, -1 if axis is None else axis, term.asked
+        )
+    if axis is None:
+        return _made(kind, op, output, target, **how)
     if soft:
         how["soft"] = True
     if said.shift:
@@ -188,16 +233,14 @@ def _of_labels(
 
 
 def _made(kind: Kind, *arguments: Any, **settings: Any) -> Any:
-    """What a formula returns; what one that is not ours raises is no failure of ours.
+    """What a formula returns.
 
     Raises:
-        UsageError: in place of what was raised, with its kind.
+        UserCodeError: a formula of the user's takes other arguments, or raises.
     """
-    try:
+    if kind.is_own:
         return kind.formula(*arguments, **settings)
-    except Exception as error:
-        ours = (getattr(kind.formula, "__module__", None) or "").startswith("gradtool.")
-        if ours or isinstance(error, GradtoolError):
-            raise
-        said = " ".join(str(error).split())[:200]
-        raise UsageError(f"--loss {kind.name}: raised {type(error).__name__}: {said}") from error
+    what = f"--loss {kind.name}"
+    require_call(what, kind.formula, *arguments, **settings)
+    with user_code(what, kind.formula):
+        return kind.formula(*arguments, **settings)

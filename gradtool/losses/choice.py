@@ -22,11 +22,15 @@ REGRESSION = "gradtool.regression"  # in `ir.Value.meta`: a regressor gave this 
 
 @dataclass(frozen=True)
 class Choice:
-    """A term, or the output that is the loss itself; `why` is what people read behind its name."""
+    """A term, or the output that is the loss itself; `why` is what people read behind its name.
+
+    `others` are the floats among outputs that may have losses as well.
+    """
 
     term: Term
     why: str = ""
     loud: bool = False
+    others: tuple[str, ...] = ()
 
 
 def choose(op: Builder) -> Choice:
@@ -49,10 +53,17 @@ def choose(op: Builder) -> Choice:
     for value in dict.fromkeys((*deep, *floats)):
         choice = _of(op, value, regressor=regressor)
         if choice is not None:
-            others = f", one of {len(deep)}" if len(deep) > 1 else ""
-            return Choice(choice.term, f"{others}{choice.why}")
+            among = f", one of {len(deep)}" if len(deep) > 1 else ""
+            others = tuple(v.name or "" for v in floats if v is not value and _by_example(v, value))
+            return Choice(choice.term, f"{among}{choice.why}", others=others)
     target = (deep or floats)[0]
     return Choice(_term(kinds()["mean"], target, target), loud=True)
+
+
+def _by_example(value: ir.Value, other: ir.Value) -> bool:
+    """Whether the leading axes of two outputs are of one size, as that of the examples is."""
+    first, second = (list(v.shape or ())[:1] for v in (value, other))
+    return bool(first) and first == second
 
 
 def _term(kind: Kind | None, of: ir.Value, output: ir.Value, axis: int | None = None) -> Term:

@@ -7,9 +7,10 @@ standard operators through `op`, and returns a value of one element.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from typing import Any, Literal
 
 from gradtool import plugins
@@ -25,13 +26,28 @@ class Kind:
     """A loss: what people read of it, the labels that it takes, and its formula.
 
     `classes`: an integer for every place but along the axis of classes.  `like`: numbers in the
-    shape and type of the output.
+    shape and type of the output.  A formula whose labels are `declared` by parameter takes values
+    by their names, one of several `outputs` takes those in the order in which they are named.
     """
 
     name: str
     said: str
     labels: Labels | None
     formula: Formula
+    declared: Mapping[str, str] = field(default_factory=dict)
+    outputs: int = 1
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The settings of the formula that are numbers, and what they are by default."""
+        takes = plugins.parameters_of(self.formula)
+        found = {name: each.default for name, each in takes.items() if each.kind is _NAMED}
+        return {n: float(d) for n, d in found.items() if type(d) is float and n != "smoothing"}
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the formula is gradtool's, and none of the user's or of a plug-in."""
+        return (getattr(self.formula, "__module__", None) or "").startswith("gradtool.")
 
     @property
     def takes_axis(self) -> bool:
@@ -42,27 +58,35 @@ class Kind:
 _REGISTRY: dict[str, list[Kind]] = {}
 
 
+_NAMED = inspect.Parameter.KEYWORD_ONLY
+
+
 def loss(
-    name: str, *, labels: Labels | None = None, said: str = ""
+    name: str, *, labels: Labels | Mapping[str, str] | None = None, said: str = "", outputs: int = 1
 ) -> Callable[[Formula], Formula]:
     """Register the decorated function as the loss `name`.
 
     `formula(op, y)` or `formula(op, y, labels)` emits standard operators and returns one number.
+    Parameters that are called as outputs and inputs of the model get these.  A number that is named
+    behind `*`, as in `*, beta=0.5`, is a setting: `--loss name@beta=0.1`.
 
     Args:
         name: what `gradtool.grad(loss=…)` calls it.
         labels: `classes` (integers, without the axis of classes), `like` (the shape and type of the
-            output), or None: it takes none.
+            output), or None: it takes none; or by parameter `classes:OUTPUT`, `like:OUTPUT` or a
+            type and sizes, as in `int64[N, 4]`.
         said: what people read of it; by default the name.
+        outputs: how many the formula takes, which are named as in `--loss name:a,b`.
 
     Example:
         @gt.loss("energy", said="mean square of the output")
         def energy(op, y):
             return op.ReduceMean(y * y, keepdims=0)
     """
+    own, declared = (None, labels) if isinstance(labels, Mapping) else (labels, {})
 
     def register(formula: Formula) -> Formula:
-        _REGISTRY[name] = [Kind(name, said or name, labels, formula)]
+        _REGISTRY[name] = [Kind(name, said or name, own, formula, declared, outputs)]
         return formula
 
     return register
@@ -71,6 +95,8 @@ def loss(
 @cache
 def kinds() -> dict[str, Kind]:
     """Every loss by name: our own, then those of plug-ins, which cannot take a name of ours."""
+    for module in ("regions", "similarity"):
+        import_module(f"gradtool.losses.{module}")
     own = dict(_REGISTRY)
     plugins.load_plugins(plugins.LOSSES, _REGISTRY, _take)
     return {name: versions[0] for name, versions in (_REGISTRY | own).items()}
@@ -88,8 +114,8 @@ def kind_of(formula: Formula, name: str = "") -> Kind:
         if kind.formula is formula:
             return kind
     name = name or getattr(formula, "__name__", "loss")
-    takes = len(plugins.parameters_of(formula))
-    return Kind(name, name, "like" if takes > 2 else None, formula)
+    takes = [p for p in plugins.parameters_of(formula).values() if p.kind is not _NAMED]
+    return Kind(name, name, "like" if len(takes) > 2 else None, formula)
 
 
 # ---------------------------------------------------------------------------- formulas
@@ -98,7 +124,7 @@ def kind_of(formula: Formula, name: str = "") -> Kind:
 @loss("ce", labels="classes", said="softmax cross-entropy")
 def cross_entropy(
     op: Any, scores: Any, labels: Any, axis: int = -1, *, ignore: int | None = None,
-    smoothing: float = 0.0, weight: Any = None, soft: bool = False,
+    smoothing: float = 0.0, weight: Any = None, soft: bool = False, counts: Any = None,
 ) -> Any:  # fmt: skip
     """`Σ w[label] · (-log softmax(scores)[label]) / Σ w[label]`, the classes along `axis`.
 
@@ -109,27 +135,33 @@ def cross_entropy(
     by example for probabilities.
     """
     if soft:
-        return _of_shares(op, scores, labels, axis, smoothing, weight)
-    scores, labels = _by_class(op, scores, labels, axis)
-    labels, ignored = _told_apart(op, labels, ignore)
+        return _of_shares(op, scores, labels, axis, smoothing, weight, counts)
+    scores, labels, counts = by_class(op, scores, labels, axis, counts)
+    labels, ignored = told_apart(op, labels, ignore)
     how = {"ignore_index": ignored}
-    if not smoothing:
+    if not smoothing and counts is None:
         return op.SoftmaxCrossEntropyLoss(scores, labels, weight, reduction="mean", **how)
     logs = op.LogSoftmax(scores, axis=1)
     hard = op.NegativeLogLikelihoodLoss(logs, labels, weight, reduction="none", **how)
-    even = -op.sum(_weighed(op, logs, weight, 1), [1])
     counted, w = label_weights(op, labels, weight, ignored, scores.dtype)
-    rows = hard * (1 - smoothing) + op.Where(counted, even, 0.0) * (smoothing / scores.shape[1])
+    rows = hard
+    if smoothing:
+        even = -op.sum(_weighed(op, logs, weight, 1), [1])
+        rows = hard * (1 - smoothing) + op.Where(counted, even, 0.0) * (smoothing / scores.shape[1])
+    if counts is not None:
+        rows, w = rows * counts, w * counts
     return total(op, rows) / total(op, w)
 
 
-def _of_shares(op: Any, scores: Any, shares: Any, axis: int, smoothing: float, weight: Any) -> Any:
+def _of_shares(
+    op: Any, scores: Any, shares: Any, axis: int, smoothing: float, weight: Any, counts: Any
+) -> Any:
     """`mean(-Σ w · shares · log softmax(scores))`, summed along `axis`."""
     axis %= len(scores.shape)
     if smoothing:
         shares = shares * (1 - smoothing) + smoothing / scores.shape[axis]
     logs = op.LogSoftmax(scores, axis=axis)
-    return mean(op, -op.sum(_weighed(op, logs, weight, axis) * shares, [axis]))
+    return mean_of(op, -op.sum(_weighed(op, logs, weight, axis) * shares, [axis]), counts)
 
 
 def _weighed(op: Any, logs: Any, weight: Any, axis: int) -> Any:
@@ -139,7 +171,7 @@ def _weighed(op: Any, logs: Any, weight: Any, axis: int) -> Any:
     return logs * op.unsqueeze(weight, [i + 1 for i in range(len(logs.shape) - axis - 1)])
 
 
-def _told_apart(op: Any, labels: Any, ignore: int | None) -> tuple[Any, int]:
+def told_apart(op: Any, labels: Any, ignore: int | None) -> tuple[Any, int]:
     """Labels that index classes from 0 on or are ignored, and the one that is.
 
     Labels below 0 are ignored as one where nobody says which; else any other is refused.
@@ -150,55 +182,86 @@ def _told_apart(op: Any, labels: Any, ignore: int | None) -> tuple[Any, int]:
 
 
 @loss("mse", labels="like", said="mean squared error")
-def mse(op: Any, y: Any, t: Any) -> Any:
+def mse(op: Any, y: Any, t: Any, *, counts: Any = None) -> Any:
     """`mean((y - t)²)`."""
     error = y - t
-    return mean(op, error * error)
+    return mean_of(op, error * error, counts)
 
 
 @loss("l1", labels="like", said="mean absolute error")
-def l1(op: Any, y: Any, t: Any) -> Any:
+def l1(op: Any, y: Any, t: Any, *, counts: Any = None) -> Any:
     """`mean(|y - t|)`."""
-    return mean(op, op.Abs(y - t))
+    return mean_of(op, op.Abs(y - t), counts)
 
 
 @loss("smooth-l1", labels="like", said="smooth L1 (beta 1)")
-def smooth_l1(op: Any, y: Any, t: Any) -> Any:
+def smooth_l1(op: Any, y: Any, t: Any, *, counts: Any = None) -> Any:
     """`mean(e²/2 where |e| < 1, |e| - 1/2 elsewhere)` `= mean(c · (e - c/2))`.
 
     e is `y - t`, and c is e clipped to [-1, 1].
     """
     error = y - t
     clipped = op.Clip(error, -1.0, 1.0)
-    return mean(op, clipped * (error - clipped * 0.5))
+    return mean_of(op, clipped * (error - clipped * 0.5), counts)
 
 
 @loss("huber", labels="like", said="Huber (delta 1)")
-def huber(op: Any, y: Any, t: Any) -> Any:
+def huber(op: Any, y: Any, t: Any, *, counts: Any = None) -> Any:
     """The same as `smooth-l1`: they differ by a factor where delta is not 1."""
-    return smooth_l1(op, y, t)
+    return smooth_l1(op, y, t, counts=counts)
 
 
 @loss("bce", labels="like", said="binary cross-entropy of probabilities")
-def bce(op: Any, p: Any, t: Any) -> Any:
+def bce(op: Any, p: Any, t: Any, *, counts: Any = None) -> Any:
     """`mean(-t · log p - (1 - t) · log(1 - p))`, each logarithm at least -100."""
-    return mean(op, op.BinaryCrossEntropy(p, t))
+    return mean_of(op, op.BinaryCrossEntropy(p, t), counts)
 
 
 @loss("bce-logits", labels="like", said="binary cross-entropy of logits")
-def bce_logits(op: Any, y: Any, t: Any) -> Any:
-    """`mean(-t · log σ(y) - (1 - t) · log(1 - σ(y)))` `= mean(softplus(y) - y · t)`."""
-    return mean(op, op.Softplus(y) - y * t)
+def bce_logits(
+    op: Any, y: Any, t: Any, *, ignore: int | None = None, smoothing: float = 0.0,
+    weight: Any = None, counts: Any = None,
+) -> Any:  # fmt: skip
+    """`mean(w · (-t · log σ(y) - (1 - t) · log(1 - σ(y))))` `= mean(w · (softplus(y) - y · t))`.
+
+    The mean is over labels but those of `ignore`.  With `smoothing` s a label is `t (1 - s) + s/2`;
+    `weight` is by column, along the last axis.
+    """
+    share = t * (1 - smoothing) + smoothing / 2 if smoothing else t
+    rows = op.Softplus(y) - y * share
+    if weight is not None:
+        rows = rows * weight
+    if ignore is None:
+        return mean_of(op, rows, counts)
+    counted = op.Not(op.Equal(t, op.constant(float(ignore), t.dtype)))
+    if counts is not None:
+        return mean_of(op, rows, op.Where(counted, counts, 0.0))
+    return total(op, op.Where(counted, rows, 0.0)) / counts_of(op, counted, rows.dtype)
+
+
+def mean_of(op: Any, rows: Any, counts: Any) -> Any:
+    """The mean of all elements, or `Σ counts · rows / Σ counts` with how much each counts."""
+    return mean(op, rows) if counts is None else total(op, rows * counts) / total(op, counts)
+
+
+def counts_of(op: Any, counted: Any, dtype: Any) -> Any:
+    """How many labels count, at least one."""
+    return op.Max(total(op, op.Cast(counted, to=dtype)), 1.0)
 
 
 @loss("nll", labels="classes", said="negative log-likelihood")
 def nll(
     op: Any, scores: Any, labels: Any, axis: int = -1, *, ignore: int | None = None,
-    weight: Any = None,
+    weight: Any = None, counts: Any = None,
 ) -> Any:  # fmt: skip
     """`Σ w[label] · (-scores[label]) / Σ w[label]`; scores are log-probabilities, see `ce`."""
-    scores, labels = _by_class(op, scores, labels, axis)
-    labels, ignored = _told_apart(op, labels, ignore)
+    scores, labels, counts = by_class(op, scores, labels, axis, counts)
+    labels, ignored = told_apart(op, labels, ignore)
+    if counts is not None:
+        how = {"reduction": "none", "ignore_index": ignored}
+        rows = op.NegativeLogLikelihoodLoss(scores, labels, weight, **how)
+        _, w = label_weights(op, labels, weight, ignored, scores.dtype)
+        return total(op, rows * counts) / total(op, w * counts)
     return op.NegativeLogLikelihoodLoss(
         scores, labels, weight, reduction="mean", ignore_index=ignored
     )
@@ -237,13 +300,16 @@ def total(op: Any, y: Any) -> Any:
     return op.ReduceSum(y, keepdims=0)
 
 
-def _by_class(op: Any, scores: Any, labels: Any, axis: int) -> tuple[Any, Any]:
-    """Scores as `[N, C]` or `[N, C, ...]`, with the classes second, and labels to fit."""
+def by_class(
+    op: Any, scores: Any, labels: Any, axis: int, counts: Any = None
+) -> tuple[Any, Any, Any]:
+    """Scores as `[N, C]` or `[N, C, ...]`, the classes second; labels and their counts to fit."""
     rank = len(scores.shape)
     axis %= rank
     if axis == 1:
-        return scores, labels
+        return scores, labels, counts
     if axis == rank - 1:
-        return op.reshape(scores, [-1, scores.shape[-1]]), op.reshape(labels, [-1])
+        flat = None if counts is None else op.reshape(counts, [-1])
+        return op.reshape(scores, [-1, scores.shape[-1]]), op.reshape(labels, [-1]), flat
     rest = [i for i in range(rank) if i != axis]
-    return op.transpose(scores, [rest[0], axis, *rest[1:]]), labels
+    return op.transpose(scores, [rest[0], axis, *rest[1:]]), labels, counts

@@ -161,6 +161,45 @@ def target(op: Builder, output: ir.Value, labels: str, axis: int | None) -> ir.V
     return made
 
 
+def counts(
+    op: Builder, term: Term, axis: int | None, target: ir.Value
+) -> tuple[Tensor | None, tuple[str, ...]]:
+    """How much each label counts, in the shape of a loss of each, and the input that says it.
+
+    That is a weight for each example, or one for each label, of which False and 0 do not count.
+
+    Raises:
+        UsageError: the input has another shape, or the loss is held against labels ahead.
+    """
+    said, output = term.settings, as_tensor(term.output)
+    name = said.examples or said.mask
+    if name is None:
+        return None, ()
+    if said.shift:
+        key = "examples" if said.examples else "mask"
+        raise UsageError(f"--loss {term.asked}: {key} cannot be combined with shift")
+    sizes = list(output.shape) if axis is None else without(list(output.shape), axis)
+    shape = sizes[:1] if said.examples else sizes
+    given = next((v for v in op.graph.inputs if v.name == name), None)
+    if given is None:
+        given = ir.Value(
+            name=name, shape=ir.Shape(shape), type=ir.TensorType(output.dtype or ir.DataType.FLOAT)
+        )
+        op.graph.inputs.append(given)
+    own = list(given.shape or ())
+    if len(own) != len(shape) or any(_differ(a, b) for a, b in zip(own, shape, strict=True)):
+        raise UsageError(
+            f"--loss {term.asked}: the model has an input {show(given)}, the loss takes sizes "
+            f"[{', '.join(map(str, shape))}]"
+        )
+    wide = op.cast(as_tensor(given), output.dtype)
+    wide = op.unsqueeze(wide, list(range(len(own), len(sizes))))
+    like = as_tensor(target)
+    if axis is not None and len(like.shape) > len(sizes):  # shares of classes
+        like = op.ReduceMax(like, [axis], keepdims=0)
+    return op.expand(wide, like), (name,)
+
+
 def _check(labels: ir.Value, shape: list[Any], dtype: ir.DataType | None, *, classes: bool) -> None:
     """An input of the model that serves as labels has to fit; it must not be broadcast."""
     own = list(labels.shape) if labels.shape is not None else []

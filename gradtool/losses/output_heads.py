@@ -68,6 +68,12 @@ def ending(value: ir.Value) -> Ending:
     return Ending(node, whole.scores, axis, before, single, whole.kind)
 
 
+def activations(model: ir.Model) -> dict[str, str]:
+    """The final activation of each output that has one, by name."""
+    found = {v.name or "": ending(v).activation for v in model.graph.outputs}
+    return {name: kind for name, kind in found.items() if kind}
+
+
 def _last(value: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
     """The way back to the last activation or product, and that."""
     path: list[ir.Node] = []

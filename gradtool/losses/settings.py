@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from gradtool.losses.kinds import Kind
 from gradtool.text.words import suggest
 
 CLASS_WEIGHTS = "gradtool.class_weights"  # in `ir.Value.meta`: nothing but a loss reads it
-KEYS = ("axis", "ignore", "smoothing", "weight", "shift", "soft")
+KEYS = ("axis", "ignore", "smoothing", "weight", "shift", "soft", "examples", "mask")
+WEIGHING = ("examples", "mask")
 SUFFIXES = (".npy", ".npz")
 _MOST_WEIGHTS = 1 << 28  # bytes: one number a class
-_GIVEN = re.compile(rf"(.*)@((?:{'|'.join(KEYS)}|[a-z-]+)=[^@]*)", re.DOTALL)
+_GIVEN = re.compile(rf"(.*)@((?:{'|'.join(KEYS)}|[A-Za-z_-]+)=[^@]*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ class Settings:
 
     `ignore` is the label that does not count, `weight` a value `[C]` of the graph or a file with
     one, `shift` how many places ahead along the last axis beside the classes a label is; `soft`
-    labels are probabilities in the shape of the scores.
+    labels are probabilities in the shape of the scores.  `examples` is the input
+    with a weight `[N]` for each example, `mask` that with one for each label.  `numbers` are what a
+    formula takes by other names.
     """
 
     axis: int | None = None
@@ -40,6 +44,9 @@ class Settings:
     weight: str | None = None
     shift: int = 0
     soft: bool = False
+    examples: str | None = None
+    mask: str | None = None
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 def split(text: str) -> tuple[str, str | None]:
@@ -61,29 +68,38 @@ def settings(text: str, kind: Kind, output: ir.Value, wanted: str) -> Settings:
         UsageError: there is no such key, a value is out of range, or the loss has no classes.
     """
     given: dict[str, str] = {}
+    known = (*KEYS, *kind.numbers)
     for each in text.split(","):
         key, equals, value = each.partition("=")
-        if key not in KEYS or not equals:
-            hint = suggest(key, KEYS)
-            raise UsageError(f"--loss {wanted}: no setting {key!r} ({', '.join(KEYS)}){hint}")
+        if key not in known or not equals:
+            hint = suggest(key, known)
+            raise UsageError(f"--loss {wanted}: no setting {key!r} ({', '.join(known)}){hint}")
         if given.setdefault(key, value) is not value:
             raise UsageError(f"--loss {wanted}: {key} is given twice")
-    if kind.labels != "classes":
-        what = "axis of them" if "axis" in given else next(iter(given))
-        raise UsageError(f"--loss {wanted}: {kind.said} has no classes, and no {what}")
     takes = inspect.signature(kind.formula).parameters
-    for key in ("ignore", "smoothing", "weight", "soft"):
-        if key in given and key not in takes:
+    known_as = {key: "counts" if key in WEIGHING else key for key in given}
+    of_classes = [key for key in given if key in KEYS and known_as[key] not in takes]
+    if kind.labels != "classes" and of_classes:
+        what = "axis of them" if "axis" in given else of_classes[0]
+        raise UsageError(f"--loss {wanted}: {kind.said} has no classes, and no {what}")
+    for key in ("ignore", "smoothing", "weight", "soft", *WEIGHING):
+        if key in given and known_as[key] not in takes:
             raise UsageError(f"--loss {wanted}: {kind.said} takes no {key}")
     parse: Mapping[str, Callable[[str], Any]] = {
         "axis": lambda value: _axis(value, output, wanted),
         "ignore": lambda value: _integer("ignore", value, wanted),
         "smoothing": lambda value: _smoothing(value, wanted),
         "weight": lambda value: _named(value, wanted),
+        "examples": lambda value: value,
+        "mask": lambda value: value,
         "shift": lambda value: _shift(value, output, wanted),
         "soft": lambda value: _soft(value, wanted),
     }
-    made = Settings(**{key: parse[key](value) for key, value in given.items()})
+    said = {key: parse[key](value) for key, value in given.items() if key in KEYS}
+    numbers = {key: _number(key, given[key], wanted) for key in given if key not in KEYS}
+    made = Settings(**said, numbers=numbers)
+    if made.examples is not None and made.mask is not None:
+        raise UsageError(f"--loss {wanted}: examples cannot be combined with mask")
     if made.soft and made.ignore is not None:
         raise UsageError(f"--loss {wanted}: soft=1 cannot be combined with ignore, a class index")
     return made
@@ -102,6 +118,16 @@ def _axis(text: str, output: ir.Value, wanted: str) -> int:
     if not -rank <= axis < rank:
         raise UsageError(f"--loss {wanted}: {output.name!r} has shape {output.shape}")
     return axis % rank
+
+
+def _number(key: str, text: str, wanted: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise UsageError(f"--loss {wanted}: {key} needs a number above 0, as in @{key}=0.5")
+    return value
 
 
 def _smoothing(text: str, wanted: str) -> float:

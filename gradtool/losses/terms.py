@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.graph.predicates import is_float
+from gradtool.losses.arguments import Argument, by_name, called_output
 from gradtool.losses.kinds import Kind, kind_of, kinds
 from gradtool.losses.settings import Settings, settings, split
 from gradtool.plugins import code_in, function_at
@@ -24,7 +25,8 @@ Wanted = str | Callable[..., Any]
 class Term:
     """`weight` times a loss of `output`, or times `output` itself if there is no kind.
 
-    `called` is the output that people know it by, `asked` how they named the loss.
+    `called` is the output that people know it by, `asked` how they named the loss.  Where there are
+    `arguments`, the formula takes these in place of `output` and its labels.
     """
 
     weight: float
@@ -33,11 +35,13 @@ class Term:
     called: str
     asked: str
     settings: Settings = field(default_factory=Settings)
+    arguments: tuple[Argument, ...] = ()
 
     @property
     def said(self) -> str:
         """The loss in words, with its weight."""
-        what = f"{self.kind.said} of {self.called!r}" if self.kind else f"{self.called!r}"
+        of = ", ".join(repr(a.name) for a in self.arguments) or repr(self.called)
+        what = f"{self.kind.said} of {of}" if self.kind else f"{self.called!r}"
         return what if self.weight == 1 else f"{self.weight:g}·{what}"
 
 
@@ -52,8 +56,7 @@ def term(graph: ir.Graph, wanted: Wanted) -> Term:
     """
     if not isinstance(wanted, str):
         kind = kind_of(wanted)
-        output = _output(graph, "", kind.name)
-        return Term(1.0, kind, output, output.name or "", kind.name)
+        return _term(graph, 1.0, kind, "", kind.name, kind.name)
     weight, rest = 1.0, wanted
     weighted = _WEIGHTED.fullmatch(wanted)
     if weighted and _value_named(graph, wanted) is None:
@@ -67,9 +70,30 @@ def term(graph: ir.Graph, wanted: Wanted) -> Term:
     if _value_named(graph, rest.partition(":")[2]) is None:
         rest, given = split(rest)
     kind, name = _kind(graph, rest, wanted)
-    output = _output(graph, name, rest.partition(":")[0])
-    said = Settings() if given is None else settings(given, kind, output, wanted)
-    return Term(weight, kind, output, output.name or "", wanted, said)
+    found = _term(graph, weight, kind, name, rest.partition(":")[0], wanted)
+    if given is None:
+        return found
+    return replace(found, settings=settings(given, kind, found.output, wanted))
+
+
+def _term(graph: ir.Graph, weight: float, kind: Kind, name: str, called: str, wanted: str) -> Term:
+    """A loss of the outputs that are named, or of those that its parameters are called by."""
+    if kind.outputs > 1:
+        names = name.split(",")
+        if len(names) != kind.outputs or not name:
+            raise UsageError(
+                f"--loss {wanted}: takes {kind.outputs} outputs, as in {called}:a,b; outputs are "
+                f"{', '.join(v.name or '' for v in graph.outputs)}"
+            )
+        values = [_output(graph, each, called) for each in names]
+        given = tuple(Argument(v.name or "", v) for v in values)
+        return Term(weight, kind, values[0], values[0].name or "", wanted, arguments=given)
+    found = () if name else by_name(graph, kind, wanted)
+    if found:
+        output = next(a.value for a in found if a.value is not None and a.value.is_graph_output())
+        return Term(weight, kind, output, output.name or "", wanted, arguments=found)
+    output = _output(graph, name or called_output(graph, kind), called)
+    return Term(weight, kind, output, output.name or "", wanted)
 
 
 def code_of(wanted: str) -> str | None:

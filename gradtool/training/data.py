@@ -11,7 +11,6 @@ import numpy as np
 
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import feeds
-from gradtool.exec.array_interop import array_of, as_numpy
 from gradtool.losses.labels import COPIED
 from gradtool.text.words import some, suggest
 from gradtool.training.checks import Check, checks_of, range_of
@@ -24,7 +23,7 @@ from gradtool.training.input_spec import InputSpec
 from gradtool.training.iterables import Column, named
 from gradtool.training.metrics import Target
 from gradtool.training.sampler import Indices
-from gradtool.training.sources import Array, Examined, Examples, Lazy, Source, Stream
+from gradtool.training.sources import Array, Examined, Examples, Lazy, Source, Stream, numpy_of
 
 Arrays = dict[str, Array]
 CLASSES = "gradtool.classes"
@@ -298,20 +297,23 @@ class BoundDataset:
             raise UsageError(f"{self.source.source}: {error}") from error
 
     def _of_stream(self, given: Any, number: int) -> Arrays:
-        batch = named(given, self.takes.inputs, f"{self.source.source}: batch {number}")
+        assert isinstance(self.source, Stream)  # noqa: S101 - the callers' is one
+        try:
+            return self._fitted(given, number)
+        except UsageError as error:
+            raise type(error)(f"{error}{self.source.place}") from error
+
+    def _fitted(self, given: Any, number: int) -> Arrays:
+        batch, made = named(given, self.takes.inputs, f"{self.source.source}: batch {number}"), {}
         self._require_names(batch)
-        made: Arrays = {}
         for name, of in self._names.items():
-            try:
-                made[name] = as_numpy(array_of(batch[of]))
-            except ValueError as error:
-                raise UsageError(f"{self.source.source}: {of!r} is no array ({error})") from error
+            made[name] = numpy_of(self.source.source, of, batch[of])
             self.converter.bind_shape(name, made[name].shape, made[name].dtype)
         made = self.converter.convert(made)
         self._require_shapes(made)
-        if not self.size_of(made):
-            raise UsageError(f"{self.source.source}: a batch holds no examples")
-        return made
+        if self.size_of(made):
+            return made
+        raise UsageError(f"{self.source.source}: a batch holds no examples")
 
     def _stacked(self, source: Examples) -> tuple[dict[str, Examined], set[str]]:
         """All arrays, and those of columns that inputs take side by side; which these are."""

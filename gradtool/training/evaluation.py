@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from typing import Any
@@ -12,6 +11,7 @@ from gradtool.errors import UsageError
 from gradtool.passes.loss_parts import LossParts
 from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
+from gradtool.training.accumulators import Accumulator, State, packed, unpacked
 from gradtool.training.counting import Counted, Counter, apart
 from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.metrics import Metric
@@ -44,21 +44,24 @@ class Evaluator:
         Raises:
             UsageError: there are none, or a metric has nothing to count.
         """
-        own: list[list[tuple[float, int]]] = []
+        accumulators = [metric.start() for metric in self.metrics]
+        for states in self._of_all(self._states()):
+            for accumulator, state in zip(accumulators, states, strict=True):
+                accumulator.add(state)
+        return {
+            metric.name: self._finished(metric, accumulator)
+            for metric, accumulator in zip(self.metrics, accumulators, strict=True)
+        }
+
+    def _states(self) -> Iterator[list[State]]:
+        """The states of the metrics, of each batch of this rank."""
         counted = self._count()
         with Prefetched(self._batches(self.group.rank, self.group.size)) as batches:
             for batch in batches:
                 count = self.data.size_of(batch)
                 loss, outputs = self._run(batch, count, counted)
                 if self.tells:
-                    own.append([m.of_batch(loss, outputs, batch, count) for m in self.metrics])
-        sums = dict.fromkeys((metric.name for metric in self.metrics), 0.0)
-        counts = dict.fromkeys(sums, 0)
-        for found in self._of_all(own):
-            for metric, (total, number) in zip(self.metrics, found, strict=True):
-                sums[metric.name] += total
-                counts[metric.name] += number
-        return {metric.name: self._finished(metric, sums, counts) for metric in self.metrics}
+                    yield [m.of_batch(loss, outputs, batch, count) for m in self.metrics]
 
     def rehearse(self) -> None:
         """Evaluate the first batch, on each rank, to find out whether all metrics can be had.
@@ -72,7 +75,7 @@ class Evaluator:
         count = self.data.size_of(batch)
         loss, outputs = self._run(batch, count, None)
         for metric in self.metrics if self.tells else ():
-            metric.of_batch(loss, outputs, batch, count)
+            metric.rehearse(metric.of_batch(loss, outputs, batch, count))
 
     def _batches(self, rank: int, ranks: int) -> Iterator[Arrays]:
         """Those that a rank computes."""
@@ -81,20 +84,22 @@ class Evaluator:
         order = in_order(self.data.examples, self.size)
         return self.data.batches(islice(order, rank, None, ranks))
 
-    def _of_all(self, own: list[list[tuple[float, int]]]) -> Iterator[list[tuple[float, int]]]:
-        """What was found of all batches, in their order, of what each rank has found of its own."""
-        told = (self.everyone or self.group).gather_bytes(json.dumps(own).encode())
-        each = [json.loads(found) for found in told]
+    def _of_all(self, own: Iterable[list[State]]) -> Iterator[list[State]]:
+        """The states of all batches, in their order, of those that each rank has of its own."""
+        group = self.everyone or self.group
+        if group.size == 1:
+            yield from own
+            return
+        each = [unpacked(told) for told in group.gather_bytes(packed(list(own)))]
         for turn in zip_longest(*each):
-            yield from (found for found in turn if found is not None)
+            yield from (states for states in turn if states is not None)
 
-    def _finished(
-        self, metric: Metric, sums: Mapping[str, float], counts: Mapping[str, int]
-    ) -> float:
-        if not counts[metric.name]:
+    def _finished(self, metric: Metric, accumulator: Accumulator) -> float:
+        found = accumulator.value()
+        if found is None:
             source = self.data.source.source
             raise UsageError(f"{source}: nothing to evaluate: {metric.name} counts no example")
-        return metric.finish(sums[metric.name] / counts[metric.name])
+        return float(found)
 
     def _count(self) -> Counted | None:
         """The sums of data over all examples."""

@@ -270,8 +270,7 @@ def graphs_of(
     else:
         training = recipe.differentiate(replace(recipe.options, on_loss=hook))
         update, said, of = None, (), {}
-    if training.loss is None:
-        raise UsageError("to train takes a loss: leave out head_grads")
+    _require_loss(training)
     last = training.model if update is None else update
     if options.ema is not None:
         trained = TrainingInfo.of(update).gradients if update else training.updates
@@ -283,6 +282,18 @@ def graphs_of(
     return Graphs(
         training, training.model, update, rate, first, said, of, hook.found, original=hook.original
     )
+
+
+def _require_loss(training: TrainingGraph) -> None:
+    """Refuse a step without a loss, or with one that is of any of several outputs."""
+    if training.loss is None:
+        raise UsageError("to train takes a loss: leave out head_grads")
+    if training.others:
+        names = ", ".join(training.others)
+        raise UsageError(
+            f"the loss may be of {names} as well as {training.loss_said}: name it with --loss, as "
+            f"ce:{training.others[0]}, or several, which are added"
+        )
 
 
 def require_forward(model: ir.Model) -> None:

@@ -33,7 +33,7 @@ def named(given: Any, inputs: Iterable[str], what: str) -> Mapping[str, Any]:
     names = list(inputs)
     given = tuple(given) if isinstance(given, list | tuple) else (given,)
     if len(given) == 1 and not (hasattr(given[0], "shape") or hasattr(given[0], "__array__")):
-        raise UsageError(f"{what} is no arrays by name, but {type(given[0]).__name__}")
+        raise UsageError(f"{what} is {type(given[0]).__name__}, arrays by name are needed")
     if len(given) != len(names):
         raise UsageError(
             f"{what} has {len(given)} arrays, the model takes {len(names)}: {some(names)}; yield "

@@ -2,88 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from gradtool.errors import UsageError
+from gradtool.plugins import require_call
 from gradtool.text.words import some, suggest
-from gradtool.training.sources import imported, theirs
+from gradtool.training.accumulators import (
+    Accumulator,
+    Array,
+    Arrays,
+    State,
+    UserFunction,
+    UserPair,
+    of_user,
+)
+from gradtool.training.measures import MEASURES, Measure, Pairs, of_loss, top
+from gradtool.training.sources import imported
 
-Array = np.ndarray[Any, Any]
-Arrays = Mapping[str, Array]
-Counted = tuple[float, int]  # a sum, and of how many it is
-Measure = Callable[[Array, Array], Counted]
-
-_LARGEST = 700.0  # that exp takes
-NAMES = ("loss", "accuracy", "top-K", "perplexity", "mae", "module:function")
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A number that is better when it is lower, or with `higher` when it is higher.
-
-    Without a `measure` it is the loss, or what `finish` makes of it; a `function` is called with
-    the outputs and the batch and returns a mean over the examples.
-    """
-
-    name: str
-    measure: Measure | None = None
-    function: Callable[[Arrays, Arrays], float] | None = None
-    finish: Callable[[float], float] = float
-    output: str = ""
-    labels: str = ""
-    higher: bool = False
-
-    def of_batch(self, loss: float | None, outputs: Arrays, batch: Arrays, count: int) -> Counted:
-        """The sum over a batch of `count` examples, and of how many numbers it is.
-
-        Raises:
-            UsageError: nothing fits the labels, there is no loss, or the function fails.
-        """
-        if self.function is not None:
-            with theirs(f"--metric {self.name}"):
-                mean = self.function(outputs, batch)
-            try:
-                return float(mean) * count, count
-            except (TypeError, ValueError):
-                raise UsageError(
-                    f"--metric {self.name}: returned {mean!r:.60}, which is no number: a mean over "
-                    "the examples is needed"
-                ) from None
-        if self.measure is None:
-            if loss is None:
-                raise UsageError(f"--metric {self.name}: the data have no labels")
-            return loss * count, count
-        labels = batch.get(self.labels)
-        if labels is None:
-            raise UsageError(
-                f"--metric {self.name}: no labels {self.labels!r} among the inputs; name them as "
-                f"in {self.name}:OUTPUT:LABELS"
-            )
-        scores = self._scores(outputs, labels)
-        return self.measure(scores, labels)
-
-    def _scores(self, outputs: Arrays, labels: Array) -> Array:
-        """The output that the labels are of: the one named, or the first of a shape that fits."""
-        if self.output:
-            if self.output not in outputs:
-                hint = suggest(self.output, outputs) or f"; there are {some(outputs)}"
-                raise UsageError(f"--metric {self.name}: no output {self.output!r}{hint}")
-            return outputs[self.output]
-        fits = _like if self.measure is _absolute else _over_classes
-        for found in outputs.values():
-            if "float" in found.dtype.name and fits(found, labels):
-                return found
-        raise UsageError(
-            f"--metric {self.name}: no output has the shape that labels {list(labels.shape)} need; "
-            f"there are {some(f'{n} {list(a.shape)}' for n, a in outputs.items())}"
-        )
+NAMES = ("loss", *MEASURES, "top-K", "module:function")
+CONFUSION = "confusion"  # a table, and no number
+REFUSED = {
+    CONFUSION: "is a table and no number; gradtool predict MODEL --data DATA --metric confusion "
+    "prints it",
+    "loss": "is that of a training; gradtool predict computes the outputs of the model alone",
+}
 
 
 @dataclass(frozen=True)
@@ -94,67 +41,181 @@ class Target:
     shift: int = 0
 
 
+@dataclass(frozen=True)
+class Metric:
+    """A number that is better when it is lower, or with `higher` when it is higher.
+
+    It is `of_loss`, where there is one; of an output and labels by a `measure`; or of a class or
+    function of the user's, which `start` makes accumulators of.
+    """
+
+    name: str
+    start: Callable[[], Accumulator]
+    measure: Measure | None = None
+    of_loss: bool = False
+    output: str = ""
+    labels: str = ""
+    higher: bool = False
+    target: Target = Target()
+    activations: Mapping[str, str] = field(default_factory=dict)
+
+    def of_batch(self, loss: float | None, outputs: Arrays, batch: Arrays, count: int) -> State:
+        """What the accumulator takes of a batch of `count` examples.
+
+        Raises:
+            UsageError: nothing fits the labels, or there is no loss.
+        """
+        if self.of_loss and (loss is not None or self.measure is None):
+            if loss is None:
+                raise UsageError(f"--metric {self.name}: the data have no labels")
+            return {"sum": np.asarray(loss * count), "n": np.asarray(count)}
+        if self.measure is None:
+            return of_user(outputs, batch, count)
+        labels = batch.get(self.labels)
+        if labels is None:
+            raise UsageError(
+                f"--metric {self.name}: no labels {self.labels!r} among the inputs; name them as "
+                f"in {self.name}:OUTPUT:LABELS"
+            )
+        output = self._output(outputs, labels)
+        pairs = self._numbers if self.measure.numbers else self._classes
+        return self.measure.state(pairs(output, outputs[output], labels))
+
+    def rehearse(self, state: State) -> None:
+        """Compute the metric of one batch, where code of the user's does.
+
+        Raises:
+            UserCodeError: that raises, or returns no number.
+        """
+        accumulator = self.start()
+        if self.measure is None and not self.of_loss:
+            accumulator.add(state)
+            accumulator.value()
+
+    def _output(self, outputs: Arrays, labels: Array) -> str:
+        """The output that the labels are of: the one named, or the first of a shape that fits."""
+        assert self.measure is not None  # noqa: S101 - asked with one
+        if self.output:
+            if self.output not in outputs:
+                hint = suggest(self.output, outputs) or f"; there are {some(outputs)}"
+                raise UsageError(f"--metric {self.name}: no output {self.output!r}{hint}")
+            return self.output
+        floats = [name for name, found in outputs.items() if "float" in found.dtype.name]
+        fits = (_like,) if self.measure.numbers else (_over_classes, _like)
+        for fit in fits:
+            for name in floats:
+                if fit(outputs[name], labels):
+                    return name
+        raise UsageError(
+            f"--metric {self.name}: no output has the shape that labels {list(labels.shape)} need; "
+            f"there are {some(f'{n} {list(a.shape)}' for n, a in outputs.items())}"
+        )
+
+    def _numbers(self, output: str, found: Array, labels: Array) -> Pairs:
+        if not _like(found, labels):
+            raise UsageError(
+                f"--metric {self.name}: {output} {list(found.shape)} has other sizes than labels "
+                f"{list(labels.shape)}"
+            )
+        labels = labels.reshape(len(labels) if labels.ndim else 1, -1)
+        count = np.ones(labels.shape, bool)
+        return Pairs(self.name, found.reshape(labels.shape), labels, count, binary=True)
+
+    def _classes(self, output: str, found: Array, labels: Array) -> Pairs:
+        activation = self.activations.get(output, "")
+        axis, shift = _axis(found, labels), self.target.shift
+        if axis is not None and found.shape[axis] > 1 and labels.dtype.kind in "iu":
+            scores = np.moveaxis(found, axis, -1)
+            if shift:
+                scores, labels = scores[..., :-shift, :], labels[..., shift:]
+            count = (labels >= 0) & (labels != self.target.ignored)
+            scores, labels, count = scores[count], labels[count].astype(np.int64), count[count]
+            wrong = labels[labels >= scores.shape[-1]]
+            if wrong.size:
+                raise UsageError(
+                    f"--metric: a label is {wrong[0]}, and there are {scores.shape[-1]} classes"
+                )
+            return Pairs(self.name, scores, labels, count, False, activation)
+        if not _like(found, labels):
+            raise UsageError(
+                f"--metric {self.name}: {output} {list(found.shape)} has no axis of classes for "
+                f"labels {list(labels.shape)}"
+            )
+        labels = labels.reshape(len(labels) if labels.ndim else 1, -1)
+        count = (labels >= 0) & (labels != self.target.ignored)
+        wrong = labels[count & (labels != 0) & (labels != 1)]
+        if wrong.size:
+            raise UsageError(
+                f"--metric {self.name}: a label of {output} is {wrong[0]}; 0 or 1 is needed where "
+                "an output has one score for each label"
+            )
+        return Pairs(self.name, found.reshape(labels.shape), labels, count, True, activation)
+
+
 Targets = Mapping[str, Target]
 
 
 def metrics(
-    texts: Sequence[str], labels: Sequence[str], targets: Targets = MappingProxyType({})
+    texts: Sequence[str],
+    labels: Sequence[str],
+    targets: Targets = MappingProxyType({}),
+    activations: Mapping[str, str] = MappingProxyType({}),
+    refused: Collection[str] = (CONFUSION,),
 ) -> list[Metric]:
     """The metrics that `NAME[:OUTPUT[:LABELS]]` and `module:function` mean; the loss if none does.
 
-    Labels among the `targets` of the loss count as they do there.
+    Labels among the `targets` of the loss count as they do there.  `activations` are the last
+    operators of outputs: Softmax, LogSoftmax or Sigmoid.
 
     Raises:
-        UsageError: there is no such metric, or two of one name.
+        UsageError: there is no such metric, two are of one name, or one is `refused`.
     """
     first = labels[0] if labels else "labels"
-    found = [_metric(text, first, targets) for text in texts or ("loss",)]
+    found = [_metric(text, first, targets, activations) for text in texts or ("loss",)]
     names = [metric.name for metric in found]
     if len(set(names)) < len(names):
         raise UsageError(f"--metric: twice the same among {', '.join(names)}")
+    for name in (each for each in names if each in refused):
+        raise UsageError(f"--metric {name}: {REFUSED[name]}")
     return found
 
 
-def _metric(text: str, labels: str, targets: Targets) -> Metric:
+def _metric(text: str, labels: str, targets: Targets, activations: Mapping[str, str]) -> Metric:
     name, _, rest = text.partition(":")
     output, _, named = rest.partition(":")
     labels = named or labels
-    target = targets.get(labels, Target())
     if name == "loss":
-        return Metric("loss")
-    if name == "perplexity":
-        return Metric("perplexity", finish=_exp)
-    if name == "accuracy":
-        return Metric(name, _top(1, target), output=output, labels=labels, higher=True)
-    if name == "mae":
-        return Metric(name, _absolute, output=output, labels=labels)
+        return Metric(name, partial(of_loss, exponential=False), of_loss=True)
+    measure = MEASURES.get(name)
     if name.startswith("top-") and name[4:].isdigit() and int(name[4:]):
-        return Metric(name, _top(int(name[4:]), target), output=output, labels=labels, higher=True)
+        measure = top(int(name[4:]))
+    if measure is not None:
+        of_its_loss = name == "perplexity" and not output
+        return Metric(
+            name, measure.start, measure, of_its_loss, output, labels, measure.higher,
+            targets.get(labels, Target()), activations,
+        )  # fmt: skip
     if ":" in text:
-        function = imported(text)
-        _require_two(text, function)
-        higher = bool(getattr(function, "higher_is_better", False))
-        return Metric(text, function=function, higher=higher)
+        return _of_user(text)
     hint = suggest(text, NAMES) or f"; there are {', '.join(NAMES)}"
     raise UsageError(f"no metric {text!r}{hint}")
 
 
-def _require_two(text: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that cannot be called with outputs and a batch."""
-    try:
-        takes = inspect.signature(function)
-    except ValueError:
-        return  # one in C, which says nothing
-    try:
-        takes.bind({}, {})
-    except TypeError as error:
-        raise UsageError(
-            f"--metric {text}: takes {takes}; it is called with outputs and batch ({error})"
-        ) from error
+def _of_user(text: str) -> Metric:
+    """The metric of a function `(outputs, batch)`, or of a class with `update` and `compute`.
 
-
-def _exp(mean: float) -> float:
-    return math.exp(mean) if mean < _LARGEST else math.inf
+    Raises:
+        UserCodeError: it takes something else.
+    """
+    found, what = imported(text), f"--metric {text}"
+    higher = bool(getattr(found, "higher_is_better", False))
+    if isinstance(found, type) and hasattr(found, "update") and hasattr(found, "compute"):
+        require_call(what, found)
+        require_call(f"{what}.update", found.update, None, {}, {})
+        require_call(f"{what}.compute", found.compute, None)
+        return Metric(text, partial(UserPair, what, found), higher=higher)
+    require_call(what, found, {}, {})
+    return Metric(text, partial(UserFunction, what, found), higher=higher)
 
 
 def _axis(scores: Array, labels: Array) -> int | None:
@@ -173,43 +234,3 @@ def _over_classes(scores: Array, labels: Array) -> bool:
 
 def _like(found: Array, labels: Array) -> bool:
     return found.size == labels.size
-
-
-def _top(most: int, target: Target) -> Measure:
-    """How many labels are among the `most` highest scores, of those that count.
-
-    Labels below 0 do not, nor the one that is ignored.
-    """
-
-    def measure(scores: Array, labels: Array) -> Counted:
-        """What is right and how many examples count, of a batch."""
-        axis = _axis(scores, labels)
-        if axis is None:
-            raise UsageError(
-                f"scores {list(scores.shape)} have no axis of classes for labels "
-                f"{list(labels.shape)}"
-            )
-        scores = np.moveaxis(scores, axis, -1)
-        if target.shift:
-            scores, labels = scores[..., : -target.shift, :], labels[..., target.shift :]
-        classes = scores.shape[-1]
-        if 1 < most >= classes:
-            raise UsageError(f"--metric top-{most}: there are {classes} classes, so it is always 1")
-        counted = (labels >= 0) & (labels != target.ignored)
-        wrong = labels[counted & (labels >= classes)]
-        if wrong.size:
-            raise UsageError(f"--metric: a label is {wrong[0]}, and there are {classes} classes")
-        places = np.where(counted, labels, 0)[..., None].astype(np.int64)
-        own = np.take_along_axis(scores, places, -1)
-        order = np.arange(classes)
-        ahead = (scores > own) | ((scores == own) & (order < places))
-        hit = (ahead.sum(-1) < most) & counted & ~np.isnan(own[..., 0])
-        return float(hit.sum()), int(counted.sum())
-
-    return measure
-
-
-def _absolute(found: Array, labels: Array) -> Counted:
-    """The sum of absolute errors."""
-    wide = found.astype(np.float64).reshape(-1) - labels.astype(np.float64).reshape(-1)
-    return float(np.abs(wide).sum()), found.size

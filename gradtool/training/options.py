@@ -50,8 +50,9 @@ class TrainOptions(DataOptions):
         shown="that of torch.optim", group="Learning rate")  # fmt: skip
     schedule: str = option(
         "text", "constant", "How the learning rate goes: constant, linear, cosine, polynomial, "
-        "step, one-cycle or inverse-sqrt, as in step@every=500,gamma=0.5.",
-        metavar="NAME[@KEY=X,...]", group="Learning rate")  # fmt: skip
+        "step, one-cycle or inverse-sqrt, as in step@every=500,gamma=0.5; or module:function, "
+        "which returns the factor of a step.",
+        metavar="NAME[@KEY=X,...]|PKG.MOD:F", group="Learning rate")  # fmt: skip
     warmup: int = option(
         "whole", 0, "Steps in which the learning rate rises to its highest.", least=0,
         metavar="N", group="Learning rate")  # fmt: skip
@@ -75,8 +76,9 @@ class TrainOptions(DataOptions):
         "whole", None, "Evaluate after every N steps.", least=1, metavar="N",
         shown="after each epoch", group="Evaluation")  # fmt: skip
     metric: Sequence[str] = option(
-        "texts", (), "What to evaluate: loss, accuracy, top-5, perplexity, mae or "
-        "module:function; the first one tells which weights are best.",
+        "texts", (), "What to evaluate: loss, accuracy, top-5, f1, f1-micro, auc, "
+        "average-precision, iou, perplexity, mae, rmse, r2 or module:function; the first one tells "
+        "which weights are best.",
         metavar="NAME[:OUTPUT[:LABELS]]", shown="loss", group="Evaluation")  # fmt: skip
     patience: int | None = option(
         "whole", None, "Stop after N evaluations in a row that were not the best.", least=1,

@@ -11,8 +11,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gradtool.errors import UsageError
+from gradtool.errors import UsageError, UserCodeError
+from gradtool.plugins import is_number, parameters_of, place_of, require_call, user_code
 from gradtool.text.words import suggest
+from gradtool.training.sources import imported
 
 Formula = Callable[[float, int, int, Mapping[str, float]], float]
 
@@ -101,32 +103,42 @@ class Schedule:
     peak: float
     warmup: int = 0
     steps: int = 0
+    how: Shape = SHAPES["constant"]
 
     def __call__(self, step: int) -> float:
         """The learning rate of a step; the first one is 0."""
         if step < self.warmup:
             return self.peak * (step + 1) / self.warmup
         left = max(self.steps - self.warmup, 1)
-        return SHAPES[self.shape].formula(self.peak, step - self.warmup, left, self.given)
+        return self.how.formula(self.peak, step - self.warmup, left, self.given)
 
     @property
     def ends(self) -> bool:
         """Whether the rates depend on how many steps there are."""
-        return SHAPES[self.shape].ends
+        return self.how.ends
 
 
 def schedule(text: str, peak: float, *, warmup: int = 0, steps: int = 0) -> Schedule:
-    """The schedule that `NAME` or `NAME@key=value,…` means.
+    """The schedule that `NAME`, `NAME@key=value,…` or `module:function` means.
+
+    A function takes the `step` behind the warm-up, and perhaps the number of `steps`; it returns
+    the factor of the peak, as that of `LambdaLR` does.
 
     Raises:
-        UsageError: there is no such shape, it has no such key, or a value is no number.
+        UsageError: there is no such shape, it has no such key, or a value is no number; a function
+            raises, or returns no number from 0 on, for the first step or the last.
     """
     name, _, rest = text.partition("@")
+    if ":" in name:
+        found = Schedule(text, {}, _peak(peak), warmup, steps, _of_user(text))
+        for step in dict.fromkeys(
+            (warmup, max(steps - 1, warmup)) if steps or not found.ends else ()
+        ):
+            found(step)
+        return found
     if name not in SHAPES:
         hint = suggest(name, SHAPES) or f"; there are {', '.join(SHAPES)}"
         raise UsageError(f"no schedule {name!r}{hint}")
-    if not 0 <= peak < math.inf:
-        raise UsageError(f"a learning rate is a number from 0 on, not {peak}")
     given = dict(SHAPES[name].given)
     for part in rest.split(",") if rest else ():
         key, _, value = part.partition("=")
@@ -134,7 +146,35 @@ def schedule(text: str, peak: float, *, warmup: int = 0, steps: int = 0) -> Sche
             known = ", ".join(f"{k}={v:g}" for k, v in given.items()) or "nothing"
             raise UsageError(f"the schedule {name} has no {key!r}; it takes {known}")
         given[key] = _number(name, key, value)
-    return Schedule(name, given, peak, warmup, steps)
+    return Schedule(name, given, _peak(peak), warmup, steps, SHAPES[name])
+
+
+def _peak(peak: float) -> float:
+    if not 0 <= peak < math.inf:
+        raise UsageError(f"a learning rate is a number from 0 on, not {peak}")
+    return peak
+
+
+def _of_user(text: str) -> Shape:
+    """The shape of a function of the user's."""
+    function, what = imported(text), f"--schedule {text}"
+    takes = parameters_of(function)
+    named = [name for name in ("step", "steps") if name in takes]
+    require_call(what, function, *(() if named else (0,)), **dict.fromkeys(named, 0))
+
+    def formula(peak: float, step: int, steps: int, _given: Mapping[str, float]) -> float:
+        known = {"step": step, "steps": steps}
+        with user_code(what, function):
+            given = (step,) if not named else ()
+            factor = function(*given, **{name: known[name] for name in named})
+        if not is_number(factor) or not 0 <= factor < math.inf:
+            raise UserCodeError(
+                f"{what}: returned {factor!r:.60} for step {step}; a number from 0 on is needed"
+                f"{place_of(function)}"
+            )
+        return peak * float(factor)
+
+    return Shape(formula, ends="steps" in named)
 
 
 # What a formula divides by, takes as a count or raises to a power.

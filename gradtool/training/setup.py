@@ -14,6 +14,7 @@ from gradtool import api, io
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.graph.metadata import SETTLED
+from gradtool.losses.output_heads import activations
 from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
@@ -73,7 +74,7 @@ class Setup:
     @property
     def evaluates_loss(self) -> bool:
         """Whether an evaluation is of the loss."""
-        return any(m.measure is None and m.function is None for m in self.metrics)
+        return any(m.of_loss for m in self.metrics)
 
     def described(self) -> dict[str, Any]:
         """What a checkpoint is of: whatever decides the bits of the steps that follow."""
@@ -186,17 +187,17 @@ def prepared(
             "not tell how many there are"
         )
     watched = [] if len(read) == 1 else metrics(
-        options.metric, graphs.training.labels, read[0].targets(graphs.training.shifts)
+        options.metric, graphs.training.labels, read[0].targets(graphs.training.shifts),
+        activations(graphs.training.model),
     )  # fmt: skip
-    sample = partial(_sample, read[0], options.batch or 1)
-    rounded = lengths_of(options.lengths, recipe, takes, sample, watcher)
+    of_one = partial(_sample, read[0], options.batch or 1)
+    rounded = lengths_of(options.lengths, recipe, takes, of_one, watcher)
     made = Setup(
         graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, kernels, fit,
         ranks, rounded,
     )  # fmt: skip
-    if options.plan == "keep":
-        return made
-    return replace(made, graphs=graphs.planned(_planned(made)))
+    is_kept = options.plan == "keep"
+    return made if is_kept else replace(made, graphs=graphs.planned(_planned(made)))
 
 
 def _read(

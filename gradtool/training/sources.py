@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, count, islice
@@ -17,12 +16,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from gradtool.errors import GradtoolError, UsageError
+from gradtool.errors import UsageError, UserCodeError
 from gradtool.exec import inputs
 from gradtool.exec.array_interop import array_of, as_numpy
 from gradtool.io import npy, safetensors
 from gradtool.io.stored import Stored
-from gradtool.plugins import function_at, parameters_of
+from gradtool.plugins import function_at, parameters_of, place_of, user_code
 from gradtool.text.words import some
 from gradtool.training import audio, images, media, tables, text_tables
 from gradtool.training.columns import Categories, Classes, Unread
@@ -65,14 +64,20 @@ class Examples:
 class Stream:
     """What makes the batches of an epoch: `make(epoch)`; of an iterator it does so `once`.
 
-    The first batch may be looked at before it is taken.
+    The first batch may be looked at before it is taken.  `code` is the user's object behind it.
     """
 
     def __init__(
-        self, source: str, make: Callable[[int], Iterable[Any]], *, once: bool = False
-    ) -> None:
-        self.source, self.once, self._make = source, once, make
+        self, source: str, make: Callable[[int], Iterable[Any]], *, once: bool = False,
+        code: Any = None,
+    ) -> None:  # fmt: skip
+        self.source, self.once, self._make, self._code = source, once, make, code
         self._begun: tuple[list[Any], Iterator[Any]] | None = None
+
+    @property
+    def place(self) -> str:
+        """` (file:line)` of the user's code that makes the batches; empty where unknown."""
+        return place_of(self._code)
 
     def first(self) -> list[Any]:
         """The first batch, which is still to come; none where there is none."""
@@ -90,10 +95,10 @@ class Stream:
 
     def _checked(self, epoch: int) -> Iterator[Any]:
         """The batches of an epoch; what fails is told as the failure of who makes them."""
-        with theirs(self.source):
+        with user_code(self.source, self._code):
             left = iter(self._make(epoch))
         for number in count():
-            with theirs(f"{self.source}: batch {number}"):
+            with user_code(f"{self.source}: batch {number}", self._code):
                 batch = next(left, _END)
             if batch is _END:
                 return
@@ -189,7 +194,9 @@ def opened(
 
 def _opened(given: Given, seed: int, options: DataOptions, classes: Classes) -> Source:
     if isinstance(given, Mapping):
-        return Examples("data", {name: _array(name, each) for name, each in given.items()})
+        return Examples(
+            "data", {name: numpy_of("data", name, each) for name, each in given.items()}
+        )
     if not isinstance(given, str | os.PathLike):
         return _of_python(given, seed)
     text = os.fspath(given)
@@ -243,11 +250,12 @@ def _folder(folder: Path, options: DataOptions, seed: int, classes: Classes) -> 
     )
 
 
-def _array(name: str, given: Any) -> Array:
+def numpy_of(source: str, name: str, given: Any) -> Array:
+    """An array of anything that holds one; raises UsageError if that is none."""
     try:
         return as_numpy(array_of(given))
     except ValueError as error:
-        raise UsageError(f"data: {name!r} is no array ({error})") from error
+        raise UsageError(f"{source}: {name!r} is no array ({error})") from error
 
 
 def imported(text: str) -> Callable[..., Any]:
@@ -262,40 +270,25 @@ def imported(text: str) -> Callable[..., Any]:
     return function
 
 
-@contextmanager
-def theirs(source: str) -> Iterator[None]:
-    """Run what somebody else wrote: what it raises is no failure of ours.
-
-    Raises:
-        UsageError: in place of what was raised, with its kind.
-    """
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, GradtoolError):
-            raise
-        said = " ".join(str(error).split())
-        kind = type(error).__name__
-        raise UsageError(f"{source}: raised {kind}{': ' if said else ''}{said}") from error
-
-
 def _of_python(given: Any, seed: int) -> Source:
     """What a function returns, a data set with a length, or an iterable of batches."""
     source = getattr(given, "__name__", "data")
     if callable(given) and not isinstance(given, Iterable):
         return _of_function(given, source, seed)
     if isinstance(given, Iterator):
-        return Stream(source, Once(source, given), once=True)
+        return Stream(source, Once(source, given), once=True, code=given)
     if isinstance(given, Dataset):
-        return Lazy(Indexed(type(given).__name__, given, theirs))
-    return Stream(type(given).__name__, partial(again, given))
+        return Lazy(Indexed(type(given).__name__, given, user_code))
+    return Stream(type(given).__name__, partial(again, given), code=given)
 
 
 def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source:
     """What a function returns: arrays by name, which are all examples, or batches."""
     first = [_called(function, source, 0, seed)]
     if isinstance(first[0], Mapping):
-        return Examples(source, {name: _array(name, each) for name, each in first[0].items()})
+        with user_code(source, function):
+            arrays = {name: numpy_of("data", name, each) for name, each in first[0].items()}
+        return Examples(source, arrays)
 
     def make(epoch: int) -> Iterable[Any]:
         """The batches of an epoch, those of the user's function."""
@@ -304,16 +297,19 @@ def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source
         )
         return made
 
-    return Stream(source, make)
+    return Stream(source, make, code=function)
 
 
 def _called(function: Callable[..., Any], source: str, epoch: int, seed: int) -> Any:
     known = {"epoch": epoch, "seed": seed}
     takes = parameters_of(function)
-    with theirs(source):
+    with user_code(source, function):
         made = function(**{name: value for name, value in known.items() if name in takes})
-    if not isinstance(made, Iterable):
-        raise UsageError(f"{source}: yields no batches, but returns {type(made).__name__}")
+    if not isinstance(made, Iterable) or isinstance(made, str | bytes):
+        raise UserCodeError(
+            f"{source}: returned {type(made).__name__}; arrays by name, or what yields batches, "
+            f"are needed{place_of(function)}"
+        )
     return made
 
 

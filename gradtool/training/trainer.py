@@ -145,9 +145,9 @@ class Trainer:
             try:
                 history = self._run(setup, begun.found, begun.records, watcher, group, timeline)
             finally:
-                watcher.ended()
                 if begun.records is not None:
                     begun.records.journal.close()
+                watcher.ended()
         asked.pass_on()
         return history
 

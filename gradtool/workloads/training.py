@@ -40,6 +40,7 @@ class TrainingGraph:
         loss: the name of its output; None with `head_grads`.
         loss_said: what people read of the loss.
         guessed: nothing said which loss is meant.
+        others: outputs that may have losses as well, where nobody said which one has.
         labels: names of the inputs of labels.
         shifts: by how many places labels are ahead, by name.
         gradients: by the name of a value, that of the output that holds its gradient.
@@ -63,6 +64,7 @@ class TrainingGraph:
     loss: str | None
     loss_said: str
     guessed: bool
+    others: tuple[str, ...]
     labels: tuple[str, ...]
     shifts: Mapping[str, int]
     gradients: Mapping[str, str]
@@ -150,6 +152,7 @@ def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
         loss=None if loss.value is None else loss.value.name,
         loss_said=loss.said,
         guessed=loss.loud,
+        others=loss.others,
         labels=loss.labels,
         shifts=loss.shifts,
         gradients=MappingProxyType(names),

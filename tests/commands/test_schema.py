@@ -134,6 +134,15 @@ def test_train(run, valid, model, tmp_path, flags):
     assert valid("train", shown)["steps"] == 2
 
 
+def test_predict(run, valid, model, tmp_path):
+    model(trainings.proto())
+    np.savez(tmp_path / "data.npz", **trainings.examples(8))
+    given = ("--data", "data.npz", "--metric", "accuracy", "--metric", "confusion", "-o", "y.npz")
+    shown = run("predict", "model.onnx", *given, "--format", "json")
+
+    assert valid("predict", shown)["examples"] == 8
+
+
 def test_operators_registered_missing_and_of_a_model(run, valid, net):
     valid("ops", run("ops", "--format", "json"))
     valid("ops", run("ops", "--missing", "--format", "json"))

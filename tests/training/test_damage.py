@@ -100,7 +100,9 @@ def test_what_other_peoples_functions_do_wrong_is_one_line(damage, said, monkeyp
     with trainer, pytest.raises(UsageError) as error:
         trainer.fit(data, evaluate=evaluate)
 
-    assert str(error.value) == said
+    told, _, at = str(error.value).partition(" (")
+    assert told == said
+    assert at.startswith(("tests/training/test_damage.py:", __file__))
 
 
 @pytest.mark.parametrize("kind", ["dense", "normed"])

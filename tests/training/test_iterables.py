@@ -154,8 +154,8 @@ MISTAKES = {
         lambda: [(np.zeros((4, 6), "f"), np.zeros(4), np.zeros(4))], {},
     ),
     "data is 5, and has to be a text": (lambda: 5, {}),
-    "is no arrays by name, but int": (lambda: iter([3]), {}),
-    "no arrays by name, but NoneType": (lambda: iter([None, None]), {}),
+    "is int, arrays by name are needed": (lambda: iter([3]), {}),
+    "is NoneType, arrays by name are needed": (lambda: iter([None, None]), {}),
     "holds no examples": (lambda: Examples(count=0), {}),
     "--split needs data with a number of examples": (batches, {"split": "10%"}),
 }  # fmt: skip

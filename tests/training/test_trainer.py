@@ -356,3 +356,22 @@ def test_nothing_else_of_the_file_changes(tmp_path):
     assert list(written.graph.input) == list(made.graph.input)
     assert list(written.graph.output) == list(made.graph.output)
     assert written.producer_name == "somebody"
+
+
+TWO = """net (float[batch, 6] x) => (float[batch, 5] a, float[batch, 3] b) {
+    a = MatMul (x, w)
+    b = MatMul (a, v)
+}"""
+
+
+def test_of_two_outputs_one_is_named():
+    rng = np.random.default_rng(0)
+    w, v = (rng.normal(size=size).astype(np.float32) for size in ((6, 5), (5, 3)))
+    data = {"x": examples(8)["x"], "labels": np.zeros(8, np.int64)}
+    with (
+        gt.Trainer(gt.load(build(TWO, w=w, v=v)), batch=4, steps=1) as trainer,
+        pytest.raises(UsageError, match=r"may be of b as well .*name it with --loss, as ce:b"),
+    ):
+        trainer.fit(data)
+    with gt.Trainer(gt.load(build(TWO, w=w, v=v)), batch=4, steps=1, loss="ce:b") as trainer:
+        assert trainer.fit(data).step == 1
