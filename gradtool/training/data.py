@@ -171,8 +171,6 @@ class BoundDataset:
                 taken = {name: self._taken(array, axis, indices)}
                 check(self.converter.convert(taken, indices), indices)
 
-    # ------------------------------------------------------------------- batches
-
     def restricted(self, rows: Indices) -> Self:
         """The same data, of which examples are those of some rows."""
         made = copy(self)
