@@ -81,10 +81,12 @@ def explain(error: BaseException, given: list[str], where: str = "") -> int:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and the ones it was raised from."""
-    while error is not None:
-        yield error
+    """An error and the ones it was raised from, each once: one may be its own cause."""
+    found: list[BaseException] = []
+    while error is not None and not any(error is each for each in found):
+        found.append(error)
         error = error.__cause__
+    yield from found
 
 
 def _said(error: click.ClickException, given: list[str]) -> str:

@@ -15,6 +15,7 @@ from gradtool.ops.shared.image_layouts import Turns, turned
 from gradtool.ops.shared.types import Array, Arrays
 
 IMAGE = 4  # axes
+MARGIN = 16  # elements by which a window may be larger than twice the image
 PLACES = (np.dtype(np.uint8), np.dtype(np.uint16))
 Outputs = Sequence[Spec | None]
 
@@ -31,14 +32,22 @@ def _are_images(x: Spec | None, y: Spec | None, places: Spec | None = None) -> b
     return are_floats(x, y) and len(x.shape) == IMAGE and 0 not in (*x.shape, *y.shape)
 
 
-def _fits(x: Spec, *, out: Outputs, **_: Any) -> bool:
-    return _are_images(x, *out)
+def _is_small(x: Spec, given: Mapping[str, Any]) -> bool:
+    """Whether a window is about as large as the image: the library walks over all of it."""
+    sizes = zip(given["kernel_shape"], x.shape[2:], strict=True)
+    return all(extent <= 2 * size + MARGIN for extent, size in sizes)
 
 
-def _fits_max(x: Spec, *, out: Outputs, **_: Any) -> bool:
+def _fits(x: Spec, *, out: Outputs, **given: Any) -> bool:
+    return _are_images(x, *out) and _is_small(x, given)
+
+
+def _fits_max(x: Spec, *, out: Outputs, **given: Any) -> bool:
     """Also where nobody asks for the maxima but for their places: a plan computes these again."""
     y, places = (*out, None)[:2]
-    return _are_images(x, x if y is None and places is not None else y, places)
+    return _are_images(x, x if y is None and places is not None else y, places) and _is_small(
+        x, given
+    )
 
 
 def _work(x: Spec, *, out: Outputs, **_: Any) -> list[Spec]:
@@ -87,8 +96,9 @@ def average_pool(
     return turns.around(library.average_pool(turns.read(x), turns.write(out[0]), window))
 
 
-def _fits_average_grad(dy: Spec, _sizes: Any, *, out: Outputs, **_: Any) -> bool:
-    return _are_images(out[0], dy)
+def _fits_average_grad(dy: Spec, _sizes: Any, *, out: Outputs, **given: Any) -> bool:
+    dx = out[0]
+    return dx is not None and _are_images(dx, dy) and _is_small(dx, given)
 
 
 @native("ai.gradtool::AveragePoolGrad", fits=_fits_average_grad, work=_grad_work, layouts="last")
