@@ -51,8 +51,8 @@ PADDING = "gradtool.padding"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def notes(item: ir.Node | ir.Value) -> Mapping[str, str]:
-    """The metadata of a node or a value, to read: asking for an absent one allocates it."""
+def notes(item: ir.Node | ir.Value | ir.Model) -> Mapping[str, str]:
+    """The metadata of an item, to read: asking for an absent one allocates it."""
     return item._metadata_props or _NOTHING  # noqa: SLF001 - each takes 64 bytes, of every value
 
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from gradtool.errors import UsageError
+from gradtool.graph.metadata import notes
 from gradtool.io.stored import opened
 from gradtool.text.extras import install
 from gradtool.training.data_options import DataOptions
@@ -88,7 +89,7 @@ class AudioFolder:
         elif layout.channels not in (1, None):
             raise UsageError(f"{self.source}: input {name!r} takes {layout.channels} channels, "
                              "recordings are mixed down to one")  # fmt: skip
-        noted = takes.model.metadata_props.get(KEY, "")
+        noted = notes(takes.model).get(KEY, "")
         if noted.isdecimal() and int(noted) != self.rate:
             raise UsageError(f"{self.source}: has {self.rate} samples a second, the model was "
                              f"trained on {noted}: resample the recordings")  # fmt: skip

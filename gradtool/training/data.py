@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import feeds
+from gradtool.graph.metadata import notes
 from gradtool.losses.labels import COPIED
 from gradtool.text.words import some, suggest
 from gradtool.training.checks import Check, checks_of, range_of
@@ -87,7 +88,7 @@ class BoundDataset:
         if aside:
             self.said.append(f"{source.source}: left aside: {some(aside)}")
         self.examples = self._counted(self._arrays)
-        noted = self.takes.model.metadata_props.get(CLASSES)
+        noted = notes(self.takes.model).get(CLASSES)
         if noted is not None and self.classes and noted != json.dumps(self.classes):
             self.said.append(f"warning: {source.source}: its classes are not those that the model "
                              "was trained on, or in another order")  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
+from gradtool.graph.metadata import notes
 from gradtool.io.stored import opened
 from gradtool.text.extras import install
 from gradtool.training.data_options import DataOptions, parse_numbers, parse_size
@@ -47,7 +48,7 @@ class Scale:
         Raises:
             UsageError: an option is no numbers, or a std is not above 0.
         """
-        props = model.metadata_props
+        props = notes(model)
         bgr = props.get(PIXELS, "").lower().startswith("bgr")
         if options.image_mean is not None or options.image_std is not None:
             mean = parse_numbers(options.image_mean or "0", "--image-mean")
