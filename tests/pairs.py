@@ -90,7 +90,7 @@ WRITE = {
 }  # fmt: skip
 BARRIER = {"barrier": ["--no-barrier"]}
 JSON = {"form": ["--format", "json"]}
-KERNELS = {"kernels": ["--kernels", "native"], "exact_conv": ["--exact-conv"]}
+KERNELS = {"kernels": ["--kernels", "numpy"], "exact_conv": ["--exact-conv"]}
 MODEL = ["net.onnx"]
 DATA = ["--data", "train.npz", "--batch", "4", "--checkpoint-every", "2"]
 

@@ -19,7 +19,7 @@ from gradtool.planning.plan import Plan
 from gradtool.workloads.names import KERNELS, current
 from gradtool.workloads.plans import extra_flops, total_flops
 
-SCHEMA_VERSIONS = (2, 1)  # of baselines; of all others, and of earlier baselines
+SCHEMA_VERSIONS = (3, 2, 1)  # of baselines; of all others, and of earlier baselines
 _PLAN_TOTALS = {
     "peak": "peak_bytes",
     "total": "total_bytes",

@@ -145,7 +145,7 @@ def test_spreadsheets_and_pages(run, fixed):
         "recompute optimal", "lower bound",
     ]  # fmt: skip
     assert "| plan | peak | saved | extra FLOPs |" in page
-    assert "planned, not measured" in page
+    assert ", not measured (gradtool run --measure)" in page
 
 
 HOSTILE = "t\x1b[31m\u202e|=1+1`"

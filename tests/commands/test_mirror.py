@@ -75,7 +75,7 @@ def test_the_decision_stands_on_the_nodes(run, fixed, tmp_path):
 def test_keep_and_drop_change_the_decision(run, fixed):
     def mirrored(*options):
         """What is said of the mirror plan, and its peak."""
-        found = report(run, fixed, *options)
+        found = report(run, fixed, *options, "--kernels", "numpy")
         (note,) = [note for note in found["notes"] if note.startswith("mirror: ")]
         return note, found["plans"][2]["peak_bytes"]
 

@@ -121,7 +121,7 @@ def test_what_is_allocated_at_once_is_measured_beside_the_plan():
 
     found = gt.run(model, {"h0": floats(SIZE)}, engine="ort", measure=True)
 
-    plan = gt.plan(model)
+    plan = gt.plan(model, kernels="numpy")
     held = sum(b.bytes for b in plan.buffers if b.region in ("inputs", "constants"))
     assert found.ort_planned_bytes == plan.beside_given == plan.total - held
     assert held >= 4 * MIB

@@ -63,7 +63,7 @@ def check(drawn, optimizer: str, plan: str, rank: int | None, folder: Path) -> N
     with gt.Session(training) as session:
         for _ in range(STEPS):
             ours, theirs = session.step(batch), stock.step(batch)
-            np.testing.assert_allclose(theirs[training.loss], ours.loss, rtol=TOLERANCE)
+            np.testing.assert_allclose(theirs[training.loss], ours.loss, TOLERANCE, 1e-6)
         values = session.values()
         assert values.keys() == stock.state.keys() - {"dropout_step"}  # a session counts itself
         for name, array in values.items():

@@ -89,7 +89,7 @@ def test_next_values_lie_over_the_old_and_blocks_are_all_there_is(optimizer, lim
     """The most that a step holds beside what stays: gradients, a block each, a matrix for Muon."""
     sizes = [(300, 500), (400, 300), (70_000,)]
     training = gt.grad(model(sizes, "float32"), loss="y", wrt=["p*"], optimizer=optimizer, **limits)
-    plan = gt.plan(training)
+    plan = gt.plan(training, kernels="numpy")
     program = plan.program
     replaced = {new: old for old, new in program.state.items()}
     over = {v: datum.alias for v, datum in enumerate(program.values) if datum.alias is not None}
@@ -97,7 +97,7 @@ def test_next_values_lie_over_the_old_and_blocks_are_all_there_is(optimizer, lim
 
     assert over == replaced
     assert max(sum(w.bytes for w in s.workspace) for s in updates) <= 6 * 4 * 32768
-    result = gt.run(training, measure=True)
+    result = gt.run(training, measure=True, kernels="numpy")
     assert plan.peak - 64 < result.measurement.high_water <= plan.peak
 
 

@@ -88,7 +88,7 @@ def _room(
     if recomputes:
         shapes = {"bias": (n.rows,)} | shapes if given.b is not None else shapes
         shapes["chunk"] = (size * n.rows,)
-    if n.layout:
+    if n.layout and recomputes:
         shapes["x"] = (size, n.inputs)
     return n, {name: Spec(shape, given.x.dtype) for name, shape in shapes.items()}
 
