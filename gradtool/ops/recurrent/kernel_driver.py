@@ -66,8 +66,9 @@ def _operands(cell: type[Cell], inputs: Sequence[Any]) -> tuple[Operands, list[A
 
 
 def _room(
-    cell: type[Cell], given: Operands, attributes: Mapping[str, Any], *, backward: bool
-) -> tuple[Recurrence, dict[str, Spec]]:
+    cell: type[Cell], given: Operands, attributes: Mapping[str, Any], *, backward: bool,
+    out: Sequence[Any],
+) -> tuple[Recurrence, dict[str, Spec]]:  # fmt: skip
     """Sizes, and buffers by name."""
     n = recurrence(cell.op, given.x, given.r, attributes)
     size, state, recomputes = n.many * n.batch, (n.hidden, n.batch), True
@@ -88,7 +89,7 @@ def _room(
     if recomputes:
         shapes = {"bias": (n.rows,)} | shapes if given.b is not None else shapes
         shapes["chunk"] = (size * n.rows,)
-    if n.layout and recomputes:
+    if n.layout and (recomputes or out[1] is not None):  # a gradient by W reads X
         shapes["x"] = (size, n.inputs)
     return n, {name: Spec(shape, given.x.dtype) for name, shape in shapes.items()}
 
@@ -97,7 +98,9 @@ def _work(
     cell: type[Cell], *inputs: Any, out: Sequence[Spec | None], backward: bool, **attributes: Any
 ) -> list[Spec]:
     """The buffers of a call."""
-    return list(_room(cell, _operands(cell, inputs)[0], attributes, backward=backward)[1].values())
+    return list(
+        _room(cell, _operands(cell, inputs)[0], attributes, backward=backward, out=out)[1].values()
+    )
 
 
 def _forward(
@@ -105,7 +108,7 @@ def _forward(
 ) -> None:
     """`(Y, Y_h)`, and `Y_c` of LSTM; the products with W are taken for several times at once."""
     given, _ = _operands(cell, inputs)
-    n, room = _room(cell, given, attributes, backward=False)
+    n, room = _room(cell, given, attributes, backward=False, out=out)
     buffers = dict(zip(room, work, strict=True))
     y, *lasts = (*out, *(None,) * 3)[: 1 + len(cell.states)]
     for d in range(len(n.backwards)):
@@ -136,7 +139,7 @@ def _backward(
     one with the hidden states, makes the gradients of weights.
     """
     given, rest = _operands(cell, inputs)
-    n, room = _room(cell, given, attributes, backward=True)
+    n, room = _room(cell, given, attributes, backward=True, out=out)
     buffers = dict(zip(room, work, strict=True))
     y, dy, *dlasts = rest[: 2 + len(cell.states)]
     dx, dw, dr, db, *dfirsts = (*out, *(None,) * 7)[: 4 + len(cell.states)]
