@@ -95,6 +95,7 @@ class Tree:
 
 
 def main() -> None:
+    """Print the processor time and the modules of each command, beside an earlier commit."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("commands", nargs="*", metavar="COMMAND", help=", ".join(COMMANDS))
     parser.add_argument("--against", default="532aa24")

@@ -17,6 +17,7 @@ from gradtool.workloads.options import SEVERAL, Option, options_of
 from gradtool.workloads.run_options import KernelOptions
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 
@@ -198,6 +199,21 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 grad_options = flags(GradOptions)
 kernel_options = flags(KernelOptions)
+
+map_option = click.option(
+    "--map", "mapped", multiple=True, metavar="INPUT=NAME",
+    help="What the data call an input of the model; a glob, or A,B,C, are columns side by side.",
+)  # fmt: skip
+
+
+def data_option(use: str) -> Callable[[F], F]:
+    """`--data`, whose help begins with its use."""
+    return click.option(
+        "--data", "data", required=True, metavar="DATA", type=PATH,
+        help=f"{use}: .csv, .parquet, .jsonl, .npz, .safetensors, a folder of images or "
+             "recordings by class, of .npy, or that datasets saved, or module:function.",
+    )  # fmt: skip
+
 
 portable_option = click.option(
     "--portable", is_flag=True,

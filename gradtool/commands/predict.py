@@ -13,9 +13,11 @@ from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.models import open_model
 from gradtool.commands.options import (
     PATH,
+    data_option,
     filled,
     flags,
     format_option,
+    map_option,
     model_argument,
     sizes_without_batch,
 )
@@ -28,21 +30,8 @@ if TYPE_CHECKING:
 
 @as_command("predict")
 @model_argument
-@click.option(
-    "--data",
-    "data",
-    required=True,
-    metavar="DATA",
-    type=PATH,
-    help="What to predict: any data of gradtool train.",
-)
-@click.option(
-    "--map",
-    "mapped",
-    multiple=True,
-    metavar="INPUT=NAME",
-    help="What the data call an input of the model, or labels.",
-)
+@data_option("What to predict")
+@map_option
 @click.option(
     "-o",
     "--output",

@@ -13,9 +13,11 @@ from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
     PATH,
+    data_option,
     filled,
     flags,
     format_option,
+    map_option,
     model_argument,
     sizes_without_batch,
 )
@@ -41,15 +43,7 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
 
 @as_command("train")
 @model_argument
-@click.option(
-    "--data",
-    "data",
-    required=True,
-    metavar="DATA",
-    type=PATH,
-    help="What to train on: .csv, .parquet, .jsonl, .npz, .safetensors, a folder of images or "
-    "recordings by class, of .npy, or that datasets saved, or module:function.",
-)
+@data_option("What to train on")
 @click.option(
     "--eval",
     "evaluate",
@@ -57,13 +51,7 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
     type=PATH,
     help="What to evaluate on; the best weights are the result then.",
 )
-@click.option(
-    "--map",
-    "mapped",
-    multiple=True,
-    metavar="INPUT=NAME",
-    help="What the data call an input of the model; a glob, or A,B,C, are columns side by side.",
-)
+@map_option
 @click.option(
     "-o",
     "--output",

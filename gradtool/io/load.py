@@ -103,18 +103,7 @@ def load(source: str | os.PathLike[str] | read.Held, options: LoadOptions) -> ir
             from gradtool.io.functions import inline_functions
 
             inline_functions(model, keep_function, limits)
-        said = declared.collect(model)
-        told: Sequence[Known] = ()
-        if options.values:
-            from gradtool.io.constants import settle
-
-            with shape_limits.within(limits):
-                told = settle(model, options.values)
-        if options.rewrite is not None:
-            options.rewrite(model)
-        dimensions.bind(model, options.dims or {}, options.shapes or {}, options.batch, told)
-        dimensions.check_count(model, limits)
-        hints += _inferred(model, said, limits)
+        hints += _sized(model, options)
     except ModelError as error:
         raise type(error)(f"{where}: {error}") from error
     notes: dict[str, object] = {
@@ -125,6 +114,22 @@ def load(source: str | os.PathLike[str] | read.Held, options: LoadOptions) -> ir
     held = source.model if isinstance(source, read.Held) else streamed
     model.meta.update({} if held is None else {SOURCE: held})
     return model
+
+
+def _sized(model: ir.Model, options: LoadOptions) -> tuple[str, ...]:
+    """Give a model the values and sizes of the options, infer the others, and return hints."""
+    said = declared.collect(model)
+    told: Sequence[Known] = ()
+    if options.values:
+        from gradtool.io.constants import settle
+
+        with shape_limits.within(options.limits):
+            told = settle(model, options.values)
+    if options.rewrite is not None:
+        options.rewrite(model)
+    dimensions.bind(model, options.dims or {}, options.shapes or {}, options.batch, told)
+    dimensions.check_count(model, options.limits)
+    return _inferred(model, said, options.limits)
 
 
 def _inferred(model: ir.Model, said: declared.Declared, limits: Limits) -> tuple[str, ...]:

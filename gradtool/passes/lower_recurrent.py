@@ -145,6 +145,7 @@ class _Gru(_Cell):
         return self.op.MatMul(x, self.w) + self.biases[0]
 
     def following(self, states: Sequence[Tensor], a: Tensor) -> list[Tensor]:
+        """The state after one time of a GRU: `z h₋₁ + (1 - z) hh`."""
         op, (h,) = self.op, states
         a_z, a_r, a_h = self.parts(a, 1, 1, 1)
         if self.linear:

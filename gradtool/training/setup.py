@@ -31,8 +31,8 @@ from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.reading import bound, sources_of
 from gradtool.training.sampler import Order
-from gradtool.training.schedules import Schedule, schedule
-from gradtool.training.sizing import kernels_for, sized
+from gradtool.training.schedules import Schedule
+from gradtool.training.sizing import kernels_for, rates_of, sized
 from gradtool.training.sources import Given, Source
 
 PLAN_SUFFIX = ".json"
@@ -179,13 +179,7 @@ def prepared(
     if options.micro_batches > 1 and _takes_statistics(graphs.model):
         watcher.said(STATISTICS)
     steps, epochs = _length(options, order)
-    rate = graphs.first if options.lr is None else options.lr
-    rates = schedule(options.schedule, rate, warmup=options.warmup, steps=steps or 0)
-    if rates.ends and steps is None:
-        raise UsageError(
-            f"the schedule {rates.shape} has to know the end: give steps, {sources[0].source} does "
-            "not tell how many there are"
-        )
+    rates = rates_of(graphs.first, options, steps, sources[0].source)
     watched = [] if len(read) == 1 else metrics(
         options.metric, graphs.training.labels, read[0].targets(graphs.training.shifts),
         activations(graphs.training.model),
@@ -196,8 +190,9 @@ def prepared(
         graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, kernels, fit,
         ranks, rounded,
     )  # fmt: skip
-    is_kept = options.plan == "keep"
-    return made if is_kept else replace(made, graphs=graphs.planned(_planned(made)))
+    if options.plan == "keep":
+        return made
+    return replace(made, graphs=graphs.planned(_planned(made)))
 
 
 def _read(

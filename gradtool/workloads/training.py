@@ -120,14 +120,9 @@ def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
     op, heads = forward.op, heads_of(forward, options)
     barred = cut(model.graph, heads.roles, options.no_grad) | forward.stopped | op.stopped
     picked = _pick(op, heads, options, barred)
-    warnings = [
-        *forward.said,
-        *heads.said,
-        *modes.freeze(
-            op, heads.roles, picked, None if heads.adapters else options.wrt, options.no_grad,
-            "" if again else options.train_mode,
-        ),
-    ]  # fmt: skip
+    wrt, mode = None if heads.adapters else options.wrt, "" if again else options.train_mode
+    frozen = modes.freeze(op, heads.roles, picked, wrt, options.no_grad, mode)
+    warnings = [*forward.said, *heads.said, *frozen]
     state = publish_state(op)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)

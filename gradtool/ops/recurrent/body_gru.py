@@ -72,6 +72,7 @@ class Gru(Cell):
         return [dh * keep + op.MatMul(da, r_zr) + ds * reset, da, dhh]
 
     def weights(self, *rows: Tensor) -> list[Tensor]:
+        """Gradients by W, R and B, of the gates' gradients at all times."""
         op, given, linear, hidden, (da, dhh) = (
             self.emit, self.given, self.given.linear, self.hidden, rows
         )  # fmt: skip

@@ -52,6 +52,7 @@ class Lstm(Cell):
         return f, [g * di, hc * do, before * df, i * dg, o * dhc]
 
     def step(self, states: Sequence[Tensor], now: Sequence[Any]) -> list[Tensor]:
+        """Gradients of one time: by the states before, and by the gates."""
         op, peeps, (dh, dc), (dy, keep, rest, *slopes) = self.emit, self.peeps, states, now
         if dy is not None:
             dh = dh + dy

@@ -26,6 +26,7 @@ class Gru(Cell):
         self.count = 3 * size if self.linear else 2 * size  # rows of R that meet the state as it is
 
     def step(self, a: Array) -> None:
+        """The state after one time, from the products of X in `a`."""
         xp, r, count, size = self.xp, self.r, self.count, self.n.hidden
         gates, h, new = self.buffers["gates"], self.h, self.new
         z, reset, hh = (self.n.gate(gates, k) for k in range(3))
@@ -47,6 +48,7 @@ class Gru(Cell):
         xp.add(new, hh, out=new)
 
     def again(self) -> None:
+        """Compute the gates of all times again, into the slab."""
         xp, n, r, size = self.xp, self.n, self.r, self.n.hidden
         slab, s = self.buffers["slab"], self.buffers["s"]
         for times in n.chunks():

@@ -30,6 +30,8 @@ def reduction(name: str, work: Work | None = None) -> Callable[[F], F]:
     """Register the kernel `function(xp, x, axes, out, work)` of a reduction over some axes."""
 
     def register(function: F) -> F:
+        """Register a kernel whose axes are settled first; returns the function itself."""
+
         def run(
             xp: Any, x: Array, axes: Array | None = None, *, out: Arrays, work: Arrays,
             noop_with_empty_axes: int = 0, **_: Any,
