@@ -48,8 +48,8 @@ class Decoded:
         """Some examples, [count, ...]; axis is 0."""
         del axis
         made = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        found = _pool(self.workers).map(self.one, indices.tolist(), repeat(epoch))
-        for place, array in enumerate(found):
+        run = map if self.workers == 1 else _pool(self.workers).map  # a batch has its own thread
+        for place, array in enumerate(run(self.one, indices.tolist(), repeat(epoch))):
             made[place] = array
         return made
 

@@ -71,8 +71,10 @@ class Scale:
         mean, std = (np.array(each, np.float32).reshape(sizes) for each in (self.mean, self.std))
         made: Array = pixels.astype(np.float32)
         made /= np.float32(255)
-        made -= mean
-        made /= std
+        if any(self.mean):
+            made -= mean
+        if set(self.std) != {1.0}:
+            made /= std
         return made
 
     def require(self, channels: int, source: str) -> None:
@@ -126,7 +128,8 @@ class Images:
         from PIL import Image, ImageOps
 
         path = self.found.files[example]
-        mirrored, *place = draws(self.seed, epoch, example, 3) if epoch is not None else (1, 0, 0)
+        is_drawn = epoch is not None and (self.flip or self.padding is not None)
+        mirrored, *place = draws(self.seed, epoch or 0, example, 3) if is_drawn else (1, 0, 0)
         with opened(path) as file, _named(path), Image.open(file, formats=_FORMATS) as image:
             if image.size != self.sizes[example]:
                 raise UsageError(f"{path}: has changed since training began")
@@ -135,7 +138,8 @@ class Images:
                 made = made.resize(_resized(made.size, self.size), Image.Resampling.BILINEAR)
             if self.padding and epoch is not None:
                 made = ImageOps.expand(made, self.padding)
-            made = made.crop(self._box(made.size, place, is_drawn=epoch is not None))
+            if made.size[::-1] != self.crop:
+                made = made.crop(self._box(made.size, place, is_drawn=epoch is not None))
             if self.flip and not mirrored & 1:
                 made = ImageOps.mirror(made)
             pixels = np.asarray(made).reshape(*self.crop, self.channels)
