@@ -171,7 +171,7 @@ def step(
 def fed(
     model: ir.Model, inputs: Inputs, seed: int = 0, also: Iterable[str] = ()
 ) -> tuple[ir.Model, dict[str, np.ndarray[Any, Any]]]:
-    """A model that holds what is given for its initializers, and the arrays for its inputs.
+    """A model with given values for its initializers, and the arrays for its inputs.
 
     Names among `also` are known and left out.
 
@@ -196,7 +196,7 @@ def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> Mapping[str, 
 
 
 def names(graph: Graph) -> list[str]:
-    """What a run of a graph takes by name: inputs and initializers."""
+    """Names that a run of a graph takes: inputs and initializers."""
     whole = model_of(graph).graph
     return [v.name or "" for v in (*whole.inputs, *whole.initializers.values())]
 
@@ -215,7 +215,7 @@ def fetched(graph: Graph, patterns: Sequence[str]) -> ir.Model:
 
 @checked
 def split(graph: Graph) -> Split:
-    """A training graph as a forward model that also returns what is saved, and a backward one.
+    """Split a training graph into a forward model with saved values as outputs and a backward one.
 
     Args:
         graph: a training graph, or what `mirror` or `recompute` returned.
@@ -372,7 +372,7 @@ def compare(
     *,
     kernels: Asked = "auto",
 ) -> Compared:
-    """What moved between two graphs, plans, or files that hold a plan, a report or a baseline.
+    """Differences between two graphs, plans, or files of a plan, a report or a baseline.
 
     Args:
         before: a graph, which is planned, a plan, or the path of a file.
@@ -456,7 +456,7 @@ def save_plan(rewritten: Rewritten, path: str | os.PathLike[str], *, force: bool
 
 @checked
 def load_plan(path: str | os.PathLike[str]) -> PlanFile:
-    """A plan that was written, which `recompute` takes as its goal.
+    """A written plan, as a goal of `recompute`.
 
     Args:
         path: the file that `save_plan` or `gradtool recompute -o` wrote.

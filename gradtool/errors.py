@@ -36,7 +36,7 @@ class GradtoolError(Exception):
 
 
 class GradtoolWarning(UserWarning):
-    """What people should hear of a result that is right as far as anybody knows: one line."""
+    """Warning of a result that is right as far as anybody knows: one line."""
 
 
 class UsageError(GradtoolError):
@@ -53,7 +53,7 @@ class OpenSizes(UsageError):
     """Dynamic dimensions that nobody gave a value."""
 
     def __init__(self, symbols: Sequence[str], decided: Mapping[str, str] | None = None) -> None:
-        """`decided` says of sizes that have no flag what decides them."""
+        """`decided` names the origin of sizes without a flag."""
         named = ", ".join(repr(name) for name in symbols)
         flags = " ".join(f"--dim {name}=N" for name in symbols if name not in (decided or ()))
         if len(symbols) == 1:
@@ -101,7 +101,7 @@ class ModelError(GradtoolError):
 
 
 class MissingData(ModelError):
-    """A tensor value that is needed now and that the files do not hold."""
+    """A tensor value needed now and absent from the files."""
 
 
 class NotDifferentiable(GradtoolError):

@@ -64,7 +64,7 @@ def _reason(error: BaseException) -> str:
 
 
 class _Beside:
-    """The finder of modules that are named to gradtool, in folders that Python's path lacks.
+    """The finder of named modules in folders outside Python's path.
 
     What such a module imports is found in its folder as well, last of all.  Nobody else finds
     anything there: a `cupy.py` beside a model stays unread.
@@ -106,7 +106,7 @@ _BESIDE = _Beside()
 
 
 def search_folders() -> list[str]:
-    """Where named modules are looked for after the current folder; a list to add to."""
+    """The folders searched for named modules after the current one; a list to add to."""
     return _BESIDE.more
 
 
@@ -178,7 +178,7 @@ def user_code(what: str, function: Callable[..., Any] | None = None) -> Iterator
 
 
 def require_call(what: str, function: Callable[..., Any], *given: Any, **named: Any) -> None:
-    """Refuse a function that cannot be called with some arguments, of which it tells before.
+    """Refuse a function that cannot be called with some arguments, before its first call.
 
     Raises:
         UserCodeError: its parameters are others.
@@ -245,6 +245,6 @@ def _at(name: str, line: int) -> str:
 
 
 def _not_imported(module: str, error: BaseException) -> UserCodeError:
-    """The error of a module that raises, with the line at which it does."""
+    """The error of a module that raises, with its file and line."""
     at = _last_frame(error.__traceback__)
     return UserCodeError(f"{module} cannot be imported: {_reason(error)}{at}")

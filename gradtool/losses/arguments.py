@@ -20,14 +20,14 @@ FORMS = "classes:OUTPUT, like:OUTPUT, or a type and sizes as in int64[N, 4]"
 
 @dataclass(frozen=True)
 class Argument:
-    """A value that a formula takes, or labels called `name` of a `form` that it declares."""
+    """A value of a formula, or its declared labels called `name` of a `form`."""
 
     name: str
     value: ir.Value | None
     form: str = ""
 
     def given(self, op: Builder, asked: str) -> ir.Value:
-        """The value, or the input of labels, which is made where the model has none.
+        """The value, or the input of labels, made if the model has none.
 
         Raises:
             UsageError: the form is none, or names no output.
@@ -62,7 +62,7 @@ class Argument:
 
 
 def by_name(graph: ir.Graph, kind: Kind, asked: str) -> tuple[Argument, ...]:
-    """What the parameters of a formula of the user's are called; nothing where none is an output.
+    """Parameter names of a user's formula; nothing where none is an output.
 
     Of two parameters, an output and one that is called as nothing, the second are labels.
 

@@ -1,4 +1,4 @@
-"""Which number is minimised: an output as it is, a loss appended to one, or a weighted sum."""
+"""The minimised number of a model: an output, an appended loss, or a weighted sum."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _of_arguments(op: Builder, term: Term) -> tuple[object, list[ir.Value]]:
 
 
 def _wide(op: Builder, value: ir.Value) -> ir.Value:
-    """A value in float32, where what is trained has masters of that."""
+    """A value in float32, if parameters have masters of this type."""
     narrow = op.masters and value.dtype in HALVES
     return op.cast(as_tensor(value), ir.DataType.FLOAT) if narrow else value
 
@@ -233,7 +233,7 @@ def _of_labels(
 
 
 def _made(kind: Kind, *arguments: Any, **settings: Any) -> Any:
-    """What a formula returns.
+    """The result of a formula.
 
     Raises:
         UserCodeError: a formula of the user's takes other arguments, or raises.

@@ -1,4 +1,4 @@
-"""The loss that is meant where nobody names one: what the outputs of a model say of it."""
+"""The default loss of a model: what the outputs of a model say of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Choice:
 
 
 def choose(op: Builder) -> Choice:
-    """The loss of the first output that says which it has; else the mean of one.
+    """The loss of the first output with a tell-tale end; else the mean of one.
 
     Raises:
         UsageError: no output is a float.

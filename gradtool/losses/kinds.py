@@ -39,7 +39,7 @@ class Kind:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The settings of the formula that are numbers, and what they are by default."""
+        """The numeric settings of the formula, with their defaults."""
         takes = plugins.parameters_of(self.formula)
         found = {name: each.default for name, each in takes.items() if each.kind is _NAMED}
         return {n: float(d) for n, d in found.items() if type(d) is float and n != "smoothing"}
@@ -172,7 +172,7 @@ def _weighed(op: Any, logs: Any, weight: Any, axis: int) -> Any:
 
 
 def told_apart(op: Any, labels: Any, ignore: int | None) -> tuple[Any, int]:
-    """Labels that index classes from 0 on or are ignored, and the one that is.
+    """Class labels from 0 on, and the ignored one.
 
     Labels below 0 are ignored as one where nobody says which; else any other is refused.
     """

@@ -141,7 +141,7 @@ def without(sizes: Sequence[Any], axis: int) -> list[Any]:
 
 
 def target(op: Builder, output: ir.Value, labels: str, axis: int | None) -> ir.Value:
-    """The graph input that holds the labels, made if the model has none of that name.
+    """The graph input of the labels, made if the model has none of this name.
 
     With an axis they are classes along it, else like the output.
     """

@@ -1,4 +1,4 @@
-"""What an output ends in: its final activation or product, and the axis its classes lie along."""
+"""The last layers before an output: final activation or product, and the axis of classes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _last(value: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
 
 
 def _of_branches(node: ir.Node, value: ir.Value) -> ir.Value | None:
-    """What the first branch of an If gives for a value, if all of them end in like products."""
+    """The result of the first branch of an If, if all branches end in like products."""
     given = [graph.outputs[value.index() or 0] for graph in walk.subgraphs(node)]
     found = [ending(each) for each in given]
     alike = all(e.linear and (e.axis, e.single) == (found[0].axis, found[0].single) for e in found)
@@ -103,7 +103,7 @@ def _of_branches(node: ir.Node, value: ir.Value) -> ir.Value | None:
 
 
 def _before(node: ir.Node) -> ir.Value | None:
-    """What a node lays out, scales or shifts; the first term of a sum; None of any other."""
+    """The operand of a layout, scale or shift; the first term of a sum; None of any other."""
     from gradtool.graph.counter_rng import passed_through
 
     if (kept := passed_through(node)) is not None:
@@ -193,7 +193,7 @@ def _of_unsqueeze(node: ir.Node, axis: int) -> Place:
 
 
 def _of_reshape(node: ir.Node, axis: int) -> Place:
-    """The axis of that size which has the same sizes before it, or as many elements behind it."""
+    """The axis of this size with the same sizes before it, or as many elements behind it."""
     assert node.inputs[0] is not None  # noqa: S101 - it reads something
     old, new = list(node.inputs[0].shape or ()), list(node.outputs[0].shape or ())
     if old[axis] == 1:

@@ -32,7 +32,7 @@ class Piecewise:
 
 
 def piecewise(value: ir.Value) -> Piecewise | None:
-    """What a value is, where its last operator is the last piece of such a function."""
+    """Kind of a value whose last operator is the last piece of such a function."""
     node = value.producer()
     if node is None or node.domain:
         return None
@@ -91,7 +91,7 @@ def _logarithm(node: ir.Node) -> Piecewise | None:
 
 
 def _piece(value: ir.Value | None) -> Piecewise | None:
-    """What is read: the operator itself, or its pieces."""
+    """The operand of the last piece: the operator itself, or its pieces."""
     core = _core(value)
     node = core.producer() if core is not None else None
     if core is None or node is None:
@@ -123,7 +123,7 @@ def _sigmoid(node: ir.Node) -> Piecewise | None:
 
 
 def _quotients(node: ir.Node) -> Iterator[tuple[ir.Value | None, ir.Value | None]]:
-    """What a node divides by what: a numerator of None is 1."""
+    """Dividend and divisor of a node: a numerator of None is 1."""
     if node.op_type == "Div":
         yield node.inputs[0], node.inputs[1]
     elif node.op_type == "Reciprocal":

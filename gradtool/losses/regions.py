@@ -36,7 +36,7 @@ def focal(
 def focal_logits(
     op: Any, y: Any, t: Any, *, gamma: float = 2.0, alpha: float = 0.25, counts: Any = None
 ) -> Any:
-    """`mean(αₜ · (1 - pₜ)^gamma · bce)`, αₜ being alpha where t is 1, and 1 - alpha where it is 0.
+    """`mean(αₜ · (1 - pₜ)^gamma · bce)` with αₜ = alpha at t = 1, and 1 - alpha at t = 0.
 
     Source: torchvision's `sigmoid_focal_loss`.
     """

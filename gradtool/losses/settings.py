@@ -29,7 +29,7 @@ _GIVEN = re.compile(rf"(.*)@((?:{'|'.join(KEYS)}|[A-Za-z_-]+)=[^@]*)", re.DOTALL
 
 @dataclass(frozen=True)
 class Settings:
-    """What people say of a loss over classes; None and 0 where they say nothing.
+    """Settings of a loss over classes; None and 0 where they say nothing.
 
     `ignore` is the label that does not count, `weight` a value `[C]` of the graph or a file with
     one, `shift` how many places ahead along the last axis beside the classes a label is; `soft`

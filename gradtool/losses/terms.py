@@ -1,4 +1,4 @@
-"""What `--loss` says of a graph: `[WEIGHT*]NAME` or `[WEIGHT*]KIND[:OUTPUT][@SETTINGS]`."""
+"""Terms of a loss, from `--loss`: `[WEIGHT*]NAME` or `[WEIGHT*]KIND[:OUTPUT][@SETTINGS]`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def term(graph: ir.Graph, wanted: Wanted) -> Term:
 
 
 def _term(graph: ir.Graph, weight: float, kind: Kind, name: str, called: str, wanted: str) -> Term:
-    """A loss of the outputs that are named, or of those that its parameters are called by."""
+    """A loss of the named outputs, or of those its parameters are called by."""
     if kind.outputs > 1:
         names = name.split(",")
         if len(names) != kind.outputs or not name:

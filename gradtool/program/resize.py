@@ -156,7 +156,7 @@ class Resizing:
         return found
 
     def _pattern(self, recipe: Recipe) -> tuple[int | str, ...]:
-        """The sizes that a node touches, but for those of numbers on the host."""
+        """The sizes touched by a node, without those of numbers on the host."""
         host = recipe.kernel.host
         read = [v for slot, v in enumerate(recipe.node.inputs) if slot not in host]
         touched = (v for v in (*read, *recipe.node.outputs) if v is not None and v.shape)
@@ -174,7 +174,7 @@ class Resizing:
         )
 
     def _resized(self, sizes: Sizes) -> Specs:
-        """Give values the shapes that they have, one object for all that are equal."""
+        """Set the shapes of values, one object for all equal shapes."""
         shapes: dict[tuple[Any, ...], tuple[ir.Shape, dict[Any, Spec]]] = {}
         specs: Specs = {}
         for value, dims in self._open.items():
@@ -190,7 +190,7 @@ class Resizing:
         return specs
 
     def _constants(self, specs: Specs) -> dict[int, np.ndarray[Any, Any]] | None:
-        """What is known before a run; None if somewhere it is kept otherwise."""
+        """Constants known before a run; None if somewhere it is kept otherwise."""
         constants = dict(self._program.constants)
         for node in self._depending:
             out = [specs.get(v) or spec_of(v) for v in node.outputs]
@@ -272,7 +272,7 @@ class Resizing:
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """What a graph reads and makes itself."""
+    """The values that a graph reads and makes itself."""
     yield from graph.inputs
     yield from graph.initializers.values()
     for node in graph:
@@ -280,7 +280,7 @@ def _values(graph: ir.Graph) -> Iterator[ir.Value]:
 
 
 def _known(node: ir.Node, value: ir.Value) -> np.ndarray[Any, Any] | None:
-    """What a node computes with, of an operator that reads a shape alone an array without data."""
+    """The known value of an operand; for an operator of shapes alone an array without data."""
     if node.op_type in NO_DATA and not node.domain:
         if value.shape is None or value.dtype is None:
             return None

@@ -155,7 +155,7 @@ def _finish(model: ir.Model, options: SaveOptions) -> None:
 
 
 def _described(model: ir.Model) -> set[str]:
-    """What is named where a body says which call it is of."""
+    """Names that bodies record of the call they come from."""
     return {name for node in walk.nodes(model.graph) for name in inputs_of_call(node)}
 
 
@@ -167,6 +167,6 @@ def _unmark(model: ir.Model) -> None:
 
 
 def _unread(model: ir.Model) -> list[str]:
-    """The initializers that nobody reads, of which runtimes warn."""
+    """The unread initializers, a warning of many runtimes."""
     found = model.graph.initializers.items()
     return [name for name, v in found if not is_used(v) and not v.is_graph_input()]

@@ -89,7 +89,7 @@ def peak_formula(work: Workload, schedule: Schedule, symbols: Sequence[str]) -> 
 
 
 def _profile(work: Workload, schedule: Schedule, sizes: Mapping[str, int]) -> _Profile:
-    """What is alive at each step for other sizes."""
+    """The live values at each step for other sizes."""
     simulator = work.unaligned(sizes)
     steps = simulator.program.steps
     order = translated(work.program, simulator.program, schedule.order)

@@ -111,7 +111,7 @@ def heads_of(forward: Forward, options: GradOptions) -> Heads:
 
 
 def _builder(model: ir.Model, options: GradOptions) -> Builder:
-    """What appends to a model, whose names are its own by then.
+    """The builder that appends to a model, with final names.
 
     Parameters that are updated, or whose gradients are summed up, have masters of float32.
     """
@@ -124,7 +124,7 @@ def _builder(model: ir.Model, options: GradOptions) -> Builder:
 
 
 def _classified(op: Builder, *, again: bool) -> tuple[Roles, Sequence[str]]:
-    """What initializers and inputs are, weights in attributes among them; what to say of those."""
+    """Roles of initializers and inputs, weights in attributes among them; what to say of those."""
     graph = op.model.graph
     mark_scales(graph)
     roles = roles_of(graph, reopen(op.model) if again else _leaves(graph))

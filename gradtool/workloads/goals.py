@@ -1,4 +1,4 @@
-"""What `recompute` is to reach, as objects: memory, extra work, checkpoints, a known plan."""
+"""Goals of `recompute`, as objects: memory, extra work, checkpoints, a known plan."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ Goal = str | Budget | Slowdown | Checkpoints | PlanFile
 
 
 def options_of(goal: Goal, strategy: str | None = None, **options: Any) -> RecomputeOptions:
-    """The options that ask for a goal, which may be the name of a strategy."""
+    """The options of a goal, or of the name of a strategy."""
     if isinstance(goal, str):
         if strategy is not None:
             raise UsageError(f"the strategy {goal!r} cannot be combined with {strategy!r}")

@@ -1,4 +1,4 @@
-"""What a training graph returns: gradients, their norm, next values of state."""
+"""Outputs of a training graph: gradients, their norm, next values of state."""
 
 from __future__ import annotations
 

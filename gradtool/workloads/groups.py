@@ -1,4 +1,4 @@
-"""What is planned and what is written: steps that native kernels run as one, and their nodes.
+"""Groups of fused nodes in the planned program and in the written graph: steps that native kernels run as one, and their nodes.
 
 A plan decides on groups as wholes.  Its file, and the model that carries it, name nodes.
 """
@@ -22,7 +22,7 @@ Policy = Callable[[Step], bool]
 
 
 def labelled(apart: Program, together: Program) -> Program:
-    """The program of nodes, `apart`, in which each says what it runs with in `together`."""
+    """The program of nodes, `apart`, each with its fusion partners in `together`."""
     group = {name: step.name for step in together.steps if step.nodes for name in step.nodes}
     steps = (replace(step, group=group.get(step.name, "")) for step in apart.steps)
     return replace(apart, steps=tuple(steps), is_grouped=True)

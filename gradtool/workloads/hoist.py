@@ -1,4 +1,4 @@
-"""Backward nodes that need no gradient, computed in forward where that lets less be kept.
+"""Backward nodes without a gradient among their inputs, computed in forward to keep less.
 
 A backward node whose inputs are all results of forward (or of such nodes) is free to move.  Which
 ones move is a least cut: the values between those that move and those that stay are what backward
@@ -48,7 +48,7 @@ def decide(
     may_move: Allowed = lambda _: True,
     may_open: Allowed = lambda _: True,
 ) -> Decision:
-    """What to move so that the fewest bytes cross from forward to backward.
+    """The moves with the fewest bytes across the cut from forward to backward.
 
     Nothing moves that draws random numbers, is computed again, is a result of the model or has an
     unknown size.
@@ -139,7 +139,7 @@ class _Network:
         )
 
     def _open_arcs(self) -> list[tuple[int, int, int | None]]:
-        """The arcs but those of values that forward computes and that cross whatever moves."""
+        """The arcs without those of forward values that cross in any case."""
         sure = {tail for tail, head, _ in self.arcs if head == self.SINK}
         made = {head for tail, head, size in self.arcs if tail != self.SOURCE and size is not None}
         sure -= made | set(self.movers.values())
@@ -166,7 +166,7 @@ class _Network:
         self.arcs += [(mover, self.movers[p], None) for p in producers if p in self.free]
 
     def _read(self, reader: int, values: Iterable[ir.Value]) -> None:
-        """A reader that stays keeps what its inputs are made of."""
+        """A reader that stays keeps the operands of its inputs."""
         for value in dict.fromkeys(map(self.storage, values)):
             if value in self.values or self._is_saved(value):
                 self.arcs.append((self._value(value), reader, None))

@@ -39,7 +39,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Loop:
-    """What a loop and its gradient take in each turn, in bytes.
+    """Bytes of a loop and its gradient in each turn.
 
     `inside` is what is stacked and computed within a turn, `held` what else is stacked, `missing`
     what has to be, to compute `inside` again; `states` are those of the loop, `sums` those of its
@@ -83,17 +83,17 @@ class Loop:
 
     @property
     def kept(self) -> int:
-        """What is stacked when everything is kept."""
+        """The stacked bytes of keeping everything."""
         return self.count * (self.inside + self.held)
 
     @property
     def by_turns(self) -> Choice:
-        """Turns taken again one at a time, where that keeps less: the states between are kept."""
+        """Turns taken again one at a time, if this keeps less: the states between are kept."""
         size = self.count * (self.held + self.missing) + self.inside
         return Choice((1,), size) if size < self.kept else Choice((), self.kept)
 
     def choice(self, depth: int) -> Choice:
-        """What keeps least, where no turn is taken again more than `depth` times."""
+        """The form of least memory with at most `depth` reruns of a turn."""
         found = [self.by_turns]
         if self.most > 1:
             found += self._segmented((), self.inside + self.held, 0)
@@ -119,7 +119,7 @@ def _divisors(count: int) -> set[int]:
 
 
 class Loops:
-    """The loops of a training graph that can keep less, those that save most first."""
+    """The loops of a training graph with something to save, the largest saving first."""
 
     def __init__(self, work: Workload) -> None:
         self._work, self._sizes = work, Sizes(work.dims)
@@ -136,7 +136,7 @@ class Loops:
 
     @cached_property
     def once(self) -> Workload | None:
-        """The graph in which every loop keeps least that takes each turn again once."""
+        """The graph of least memory with one rerun of each turn."""
         return self._formed(_turns(self._loops, 1))
 
     @cached_property
@@ -174,7 +174,7 @@ class Loops:
         return self._formed(names)
 
     def _inside(self, work: Workload) -> Turns:
-        """Loops that lie within turns, of which all is known that they cost."""
+        """Loops within turns, with known costs."""
         if any(s.flops is None for s in work.apart.steps if s.op in ("Loop", "Scan")):
             return {}
         found = [p for p in pairs(work.model) if p.name not in work.turns]
@@ -209,7 +209,7 @@ def formed(work: Workload, turns: Turns) -> Workload:
 
 
 def scope(work: Workload) -> list[str]:
-    """Of which forms of its loops what is proven of a graph is; nothing where it has one form."""
+    """The forms of loops covered by a proof of a graph; nothing where it has one form."""
     known = work.memo.get(Loops)
     forms = known.forms if isinstance(known, Loops) else ()
     if not forms:

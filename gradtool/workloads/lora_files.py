@@ -25,7 +25,7 @@ MODEL_SUFFIX = ".lora.onnx"
 
 
 def adapter_path(path: str | os.PathLike[str]) -> Path:
-    """Where the adapter of a model that is written to a path goes."""
+    """The path of the adapter beside a written model."""
     return Path(path).with_suffix(onnx_adapter.SUFFIX)
 
 

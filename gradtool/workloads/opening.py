@@ -85,7 +85,7 @@ def load(
 
 
 def _rewrite(model: ir.Model, batch: int | None) -> None:
-    """Bring a model into our form, and open a batch that it fixes at one where another is given.
+    """Bring a model into our form, and open a batch fixed at one if another is given.
 
     Raises:
         UsageError: what keeps it from being opened.

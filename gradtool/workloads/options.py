@@ -62,7 +62,7 @@ class Option:
         return f"--no-{self.key}" if self.default is True else f"--{self.key}"
 
     def require_bounds(self, value: Any) -> None:
-        """Refuse a number that is out of bounds, and a word that is no choice.
+        """Refuse a number out of bounds, and a word that is no choice.
 
         Raises:
             UsageError: naming the option.
@@ -124,7 +124,7 @@ def is_met(needs: str, values: Mapping[str, Any], known: Mapping[str, Option]) -
 
 
 def unmet(record: type[Any], values: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with options that are set together, by their names."""
+    """Conflicts of options, by their names."""
     known = options_of(record)
     for each in known.values():
         if not each.is_set(values):

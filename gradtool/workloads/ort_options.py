@@ -32,7 +32,7 @@ ARGUMENTS = ("disabled_optimizers",)  # of the session; the rest are of its opti
 
 
 def needed_options(model: ir.Model) -> dict[str, Any]:
-    """What keeps the memory of a model as near to its plan as stock onnxruntime can."""
+    """Options that keep a model in stock onnxruntime as near to its plan as they can."""
     return dict(EXACT if _may_merge(model) else LEAN)
 
 
@@ -63,7 +63,7 @@ def mark(model: ir.Model) -> None:
 
 
 def _may_merge(model: ir.Model) -> bool:
-    """Whether runtimes may take what is computed again for what was computed before."""
+    """Whether common subexpression elimination would undo a recomputation."""
     return any(map(is_clone, model.graph)) and not has_barriers(model)
 
 

@@ -266,7 +266,7 @@ def _same_dims(work: Workload, file: PlanFile) -> None:
 
 
 def _difference(work: Workload, file: PlanFile) -> str:
-    """The first node that only one of the two has, or what else may be the matter."""
+    """The first node in one of the two alone, or another difference."""
     here = {step.name: None for step in work.apart.steps}
     there = dict.fromkeys(file.order)
     for names, others, what in ((there, here, "it runs"), (here, there, "it does not run")):
@@ -301,7 +301,7 @@ def _schedule(work: Workload, file: PlanFile) -> Schedule:
 
 
 def _problems(work: Workload, file: PlanFile, numbers: Mapping[str, int]) -> Iterator[str]:
-    """What is wrong with an order of names, one after the other."""
+    """Faults of an order of names, one after the other."""
     seen: set[str] = set()
     for name in file.order:
         if name not in numbers:

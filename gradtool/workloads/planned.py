@@ -1,4 +1,4 @@
-"""A plan that was chosen, and what is said of it."""
+"""A chosen plan, and the sentences about it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Arena:
 
     @cached_property
     def peak(self) -> int:
-        """The bytes of the arena, told without a plan where that can be."""
+        """The bytes of the arena, without a plan if possible."""
         told = self._told()
         return self.plan.peak if told is None else told
 

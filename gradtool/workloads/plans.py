@@ -56,7 +56,7 @@ def workloads(
 
 
 def grown(work: Workload, symbol: str) -> Callable[[int], Workload]:
-    """A function from the size of a symbol that a graph leaves open to the `workload` of that size.
+    """A function from an open size of a graph to its `workload`.
 
     Raises:
         UsageError: as `workload`, when it is called.
@@ -120,7 +120,7 @@ def _plan(work: Workload, schedule: Schedule) -> Plan:
 
 
 def write(work: Workload, found: Planned) -> ir.Model:
-    """The model that computes what the workload's does, in the order of a plan, with its clones."""
+    """The model of a workload in the order of a plan, with its clones."""
     form = form_of(work, found)
     model = form.model.clone()
     model.meta.update(form.model.meta)
@@ -145,7 +145,7 @@ def all_dims(work: Workload) -> dict[str, int]:
 
 
 def extra_flops(plan: Plan, kept: Plan) -> int | None:
-    """What a plan computes beyond what keeping everything does; None if nobody knows.
+    """The recomputation of a plan beyond keeping everything; None if nobody knows.
 
     Operators of unknown cost matter only if they run again.
     """
@@ -157,7 +157,7 @@ def extra_flops(plan: Plan, kept: Plan) -> int | None:
 
 
 def extra_of(work: Workload, found: Planned) -> int | None:
-    """The same of what was planned, without its plan where that can be told."""
+    """The recomputation of a workload, without its plan if possible."""
     order = found.schedule.order
     if found.form is not None:
         return extra_flops(found.plan, work.kept)

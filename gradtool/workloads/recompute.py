@@ -31,7 +31,7 @@ from gradtool.program import Program
 
 
 def prepared(model: ir.Model) -> ir.Model:
-    """A copy of a model whose nodes are those that run, each with a name of its own."""
+    """A copy of a model with the nodes of a schedule, each with a name of its own."""
     meta, model = model.meta, model.clone()
     model.meta.update(meta)
     expand(model, lambda op: kernels.find(DOMAIN, op, 1) is not None)
@@ -56,7 +56,7 @@ def apply(model: ir.Model, program: Program, schedule: Schedule) -> int:
 
 
 class _Rewriter:
-    """What is written so far, and by value of the old graph its latest instance."""
+    """The written nodes so far, and by value of the old graph its latest instance."""
 
     def __init__(self, model: ir.Model, program: Program) -> None:
         self.op = Builder(model)
@@ -116,7 +116,7 @@ class _Rewriter:
         return any(v.name in self.views for v in node.outputs)
 
     def _wait(self, node: ir.Node) -> None:
-        """Note which nodes must be written before one that is known before a run."""
+        """Note the nodes that must be written before one known before a run."""
         makers = dict.fromkeys(m for v in reads(node) for m in self._makers(v))
         self.missing[node] = len(makers)
         for maker in makers:
@@ -143,7 +143,7 @@ class _Rewriter:
                 self._resolve(use.node.outputs[0])
 
     def _release(self, node: ir.Node) -> None:
-        """Write what waited for a node that is written now for the first time."""
+        """Write the nodes that waited for one written now for the first time."""
         for reader in self.waiting.pop(node, ()):
             self.missing[reader] -= 1
             if not self.missing[reader]:
@@ -155,7 +155,7 @@ class _Rewriter:
         self._release(node)
 
     def _unready(self, value: ir.Value) -> ir.Value:
-        """What is known before a run though what it is asked of is written later: its shape, say.
+        """Nodes known before a run with operands written later: its shape, say.
 
         It is written as a constant, or as arithmetic on the sizes of inputs; else what it is
         computed from moves forward.
@@ -178,7 +178,7 @@ class _Rewriter:
         return self.latest[value]
 
     def _sizes_of_inputs(self, node: ir.Node) -> list[int | ir.SymbolicDim] | None:
-        """What a Shape gives, where every size can be told from those of the graph's inputs."""
+        """The result of a Shape whose sizes all follow from the graph's inputs."""
         of = node.inputs[0] if node.op_type == "Shape" and not node.domain else None
         if of is None or of.shape is None:
             return None

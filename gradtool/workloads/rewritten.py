@@ -47,7 +47,7 @@ class Rewritten:
 
     @property
     def proof(self) -> Proof | None:
-        """What the search for the plan proved."""
+        """The bounds proven by the search for the plan."""
         return self.planned.proof
 
     def __repr__(self) -> str:

@@ -146,7 +146,7 @@ def _move(
     sizes: Sizes,
     may_move: Callable[[ir.Node], bool],
 ) -> tuple[list[Group], frozenset[str]]:
-    """Compute in forward what is decided on, of opened composites what is decided on now.
+    """Apply the decision in forward; of opened composites, decide now.
 
     Returns the moves, and the names of composites that were opened for nothing: then none is made.
     """
@@ -200,7 +200,7 @@ def _makes_truth(node: ir.Node) -> bool:
 def _groups(
     model: ir.Model, moved: Sequence[ir.Node], bodies: Mapping[ir.Node, str]
 ) -> list[Group]:
-    """The moves, those together that touch a value of forward or of each other."""
+    """The moves, grouped by the values of forward or of each other that they touch."""
     leaders: dict[object, object] = {}
     moves, storage = set(moved), storages(model)
 

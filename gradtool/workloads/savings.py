@@ -1,4 +1,4 @@
-"""What keeping less of forward saves, step by step: rows for a report."""
+"""Savings of keeping less of forward, step by step: rows for a report."""
 
 from __future__ import annotations
 

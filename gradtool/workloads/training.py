@@ -219,7 +219,7 @@ def _rewritten(
 
 
 def _fuse_attention(op: Builder, kept: frozenset[ir.Value]) -> None:
-    """Fuse attention, where anything is there that it has: looking for it takes imports."""
+    """Fuse attention, if there is any: looking for it takes imports."""
     if any(n.op_type in ("Softmax", "Attention", "ScaledAttention") for n in op.graph):
         from gradtool.passes.fuse_attention import fuse_attention
 
@@ -229,7 +229,7 @@ def _fuse_attention(op: Builder, kept: frozenset[ir.Value]) -> None:
 def _pick(
     op: Builder, heads: Heads, options: GradOptions, barred: frozenset[ir.Value]
 ) -> Selection:
-    """The values to differentiate by, among those that the heads depend on.
+    """The values to differentiate by, among the ancestors of the heads.
 
     With adapters those are what is trained, and nothing else that is not asked for.
     """

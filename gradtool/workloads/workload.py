@@ -100,7 +100,7 @@ class Workload:
 
     @cached_property
     def nodes(self) -> Program:
-        """The program in which every node is a step, also those that only lay values out."""
+        """The program with each node as a step, layouts included."""
         model = sized(self.model, self.dims) if self._sized is None else self._sized
         return flatten(model, dims=self.dims, views=False)
 

@@ -83,7 +83,7 @@ class _Batches:
         self._plans: dict[tuple[str, int], Planned] = {}
 
     def work(self, size: int) -> Workload:
-        """What is planned of a batch."""
+        """The workload of a batch."""
         if size not in self._works:
             try:
                 work = self._works[size] = self._grown(size)
@@ -113,7 +113,7 @@ class _Batches:
         return largest_batch(partial(self.spare, name), start=start, rate=rate, most=_MOST)
 
     def least(self, name: str, found: Mapping[str, int]) -> int:
-        """The largest of the batches found that a plan that is searched for has to fit."""
+        """The largest found batch whose plan has to be searched for."""
         by_size = sorted(found.items(), key=lambda each: -each[1])
         fits = (
             size
@@ -184,19 +184,19 @@ def _searched(work: Workload, name: str) -> Planned:
 
 
 def _least(work: Workload, name: str) -> int:
-    """What no plan of a batch can go below."""
+    """The lower bound of all plans of a batch."""
     effort, _ = _SEARCHED[name]
     return Search(effort).answers(work).known.least
 
 
 def _is_allowed(work: Workload, name: str, found: Planned) -> bool:
-    """Whether a plan that is searched for may run what another does, all costs being known."""
+    """Whether a searched plan may recompute as much as another, all costs being known."""
     extra = extra_of(work, found)
     return extra is not None and extra <= _allowed(work, name)
 
 
 def _allowed(work: Workload, name: str) -> int:
-    """What a plan that is searched for may do again."""
+    """The recomputation allowed to a searched plan."""
     _, share = _SEARCHED[name]
     return FLOPS.forward(work.program) if share is None else int(share * FLOPS.total(work.program))
 

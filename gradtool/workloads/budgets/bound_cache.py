@@ -1,4 +1,4 @@
-"""What is proven of all plans of a training graph: how little memory and work they can do with."""
+"""Proven bounds of all plans of a training graph: how little memory and work they can do with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradtool.planning.search.work_bound import least_budget
 
 @dataclass(frozen=True)
 class Bound:
-    """Work that every plan of so many bytes or fewer runs again, and what proves it."""
+    """Least recomputation of every plan of so many bytes or fewer, and its proof."""
 
     budget: int
     work: int
@@ -34,7 +34,7 @@ class Known:
         return least_budget(self.work)
 
     def least_of(self, allowed: int | None) -> int:
-        """Bytes that every plan takes that computes no more than `allowed` again."""
+        """Least bytes of every plan with no more than `allowed` recomputation."""
         least = max(self.least, self._excluded + 1)
         if allowed is None:
             return least
@@ -46,7 +46,7 @@ class Known:
         return max(fits, key=lambda b: b.work, default=None)
 
     def prove(self, budget: int, effort: float, enough: int | None = None) -> None:
-        """Learn what work every plan within a budget does, or that it is more than `enough`."""
+        """Learn the least recomputation within a budget, or a bound above `enough`."""
         if (budget, effort) in self._proved:
             return
         for certificate in certificates(self.work, budget, effort):

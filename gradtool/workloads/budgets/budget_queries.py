@@ -59,7 +59,7 @@ class Answers:
 
     @cached_property
     def known(self) -> Known:
-        """What is proven of all plans."""
+        """Proven bounds of all plans."""
         return Known(CostModel(self.work.program, self.prices.costs, self.order))
 
     @cached_property
@@ -115,7 +115,7 @@ class Answers:
         return found
 
     def prove(self, budget: int, effort: float, enough: int | None = None) -> None:
-        """Learn what work every plan within a budget does, or that it is more than `enough`."""
+        """Learn the least recomputation within a budget, or a bound above `enough`."""
         if budget < self.kept.peak:
             self.known.prove(budget, effort, enough)
 
@@ -176,5 +176,5 @@ class Answers:
 
 
 def work_of(found: Planned) -> int:
-    """What a plan computes again."""
+    """The recomputation of a plan."""
     return found.proof.extra if found.proof else 0

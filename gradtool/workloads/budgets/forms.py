@@ -46,7 +46,7 @@ class Forms:
 
     @property
     def known(self) -> Forms:
-        """What is proven of all plans: see `least` and `least_of`."""
+        """Proven bounds of all plans: see `least` and `least_of`."""
         return self
 
     @property
@@ -55,7 +55,7 @@ class Forms:
         return self.least_of(None)
 
     def least_of(self, allowed: int | None) -> int:
-        """Bytes that every plan takes that computes no more than `allowed` again."""
+        """Least bytes of every plan with no more than `allowed` recomputation."""
         return min(f.answers.known.least_of(_left(allowed, f)) for f in self._within(allowed))
 
     def within(self, arena: int) -> Planned | None:
@@ -89,7 +89,7 @@ class Forms:
         return found
 
     def prove(self, budget: int, effort: float, enough: int | None = None) -> None:
-        """Learn what work every plan within a budget does, or that it is more than `enough`."""
+        """Learn the least recomputation within a budget, or a bound above `enough`."""
         for form in self._within(enough):
             form.answers.prove(budget, effort, _left(enough, form))
 

@@ -1,4 +1,4 @@
-"""What running a step again costs: its FLOPs, or the time that it was measured to take."""
+"""Costs of running a step again: its FLOPs, or the time that it was measured to take."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Prices:
         return tuple(s.flops for s in program.steps) if self.costs is None else self.costs
 
     def forward(self, program: Program) -> int:
-        """What the forward pass costs once."""
+        """The cost of one forward pass."""
         priced = zip(program.steps, self.of(program), strict=True)
         return sum(cost or 0 for step, cost in priced if step.stage == "forward")
 
     def total(self, program: Program) -> int:
-        """What one step costs without recompute."""
+        """The cost of one step without recompute."""
         return sum(cost or 0 for cost in self.of(program))
 
 
@@ -75,7 +75,7 @@ def measured(work: Workload, profile: Profile, source: str) -> Prices:
 
 
 def named(cost: str) -> Named:
-    """What steps cost: `flops`, `time` measured now on random inputs, or a file of times.
+    """Costs of steps: `flops`, `time` measured now on random inputs, or a file of times.
 
     Raises:
         UsageError: the file cannot be read or is no profile.

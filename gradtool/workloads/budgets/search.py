@@ -44,7 +44,7 @@ _FINE = 256  # parts of what keeping everything takes that are told apart
 
 
 def raise_floor(answers: Answers | Forms, allowed: int | None, reached: int, effort: float) -> None:
-    """Halve the range between what no plan of so much work fits into and what one does.
+    """Halve the range between an infeasible budget and a feasible one of so much work.
 
     Each budget on the way is asked what work it takes at least (bound c).
     """
@@ -82,7 +82,7 @@ class Search:
         return cast("Found", work.memo[key])
 
     def _of_forms(self, work: Workload, context: SearchContext) -> Found:
-        """The answers of a graph, or of the forms that its loops give it where they are priced."""
+        """The answers of a graph, or of the priced forms of its loops."""
         first = Answers(work, self.prices, context)
         forms = loops_of(work).forms if self.prices == FLOPS else ()
         if not forms:
@@ -101,7 +101,7 @@ class Search:
             yield self._of_forms(work, context), left
 
     def deepest(self, work: Workload) -> Found:
-        """The frontier, or that of most effort that time was left for."""
+        """The frontier of the most effort within the time."""
         best = self.answers(work)
         for answers, left in self.deeper(work):
             with suppress(KeyboardInterrupt, TimeIsUp), time_limit(left):
@@ -203,11 +203,11 @@ def _settled(work: Workload, search: Search, found: Planned, budget: int) -> Pla
 
 
 class LeastWork:
-    """What a budget asks for."""
+    """The constraint of a budget."""
 
     @staticmethod
     def price(found: Planned) -> tuple[int, int]:
-        """What the best plan has least of."""
+        """The objective of the best plan."""
         return work_of(found), found.peak
 
     @staticmethod
@@ -217,11 +217,11 @@ class LeastWork:
 
 
 class LeastPeak:
-    """What an amount of work asks for."""
+    """The constraint of an amount of work."""
 
     @staticmethod
     def price(found: Planned) -> tuple[int, int]:
-        """What the best plan has least of."""
+        """The objective of the best plan."""
         return found.peak, work_of(found)
 
     @staticmethod
@@ -236,7 +236,7 @@ def _cut_short(found: Planned) -> Planned:
 
 
 def _unreachable(answers: Found, arena: int, state: int, scope: Sequence[str]) -> OverBudget:
-    """What can be reached instead of a budget, and below what nothing can."""
+    """The nearest feasible budget, and the lower bound."""
     reached = answers.at_most(None).peak
     answers.prove(reached - 1, PROOF)
     least = answers.known.least_of(None) + state
