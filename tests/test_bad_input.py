@@ -110,7 +110,9 @@ def test_an_unknown_symbol_gets_the_list(refused, model):
 
     message = refused(2, "grad", path, "--dim", "bacth=2")
 
-    assert "--dim bacth: no such symbol; symbols: batch, steps; did you mean 'batch'?" in message
+    assert "--dim bacth: no such symbol" in message
+    assert "batch, steps" in message
+    assert "did you mean 'batch'?" in message
 
 
 @pytest.mark.parametrize("size", ["batch", "batch=", "batch=-1", "batch=x", "=3"])
@@ -167,7 +169,8 @@ def test_a_cyclic_graph(refused, model):
 def test_open_sizes(refused, tiny_model):
     message = refused(2, "run", tiny_model)
 
-    assert message == "dynamic dimension 'batch' has no value; give --batch N or --dim batch=N"
+    assert "'batch'" in message
+    assert "--dim batch=N" in message
 
 
 def test_an_input_that_the_file_lacks(refused, tiny_model, tmp_path):

@@ -214,9 +214,8 @@ def test_a_case_that_cannot_be_planned_does_not_hide_the_others(check, repositor
     assert outcome.code == 2
     assert verdicts["net"]["verdict"] == "ok"
     assert verdicts["gone"]["reasons"][0].endswith("gone.onnx: no such file")
-    assert verdicts["open"]["reasons"] == [
-        "sizes are open: give them in the case, as in dims = { batch = 1 }"
-    ]
+    (said,) = verdicts["open"]["reasons"]
+    assert "dims = { batch = 1 }" in said
     assert check("--exit-zero").code == 2
 
 
@@ -256,7 +255,7 @@ def test_a_plan_that_time_cut_short_is_no_baseline(check, repository):
     outcome = check("--update")
 
     assert outcome.code == 1
-    assert "its plan was cut short by time, so it is no baseline" in outcome.out
+    assert "cut short by time" in outcome.out
     assert "it may be another one elsewhere" in check().err
     assert not (repository / "gradtool-baseline").exists()
 
@@ -274,7 +273,7 @@ def test_a_plan_that_time_cut_short_stays_so_from_file_to_file(check, run, repos
     outcome = check("--update")
 
     assert outcome.code == 1
-    assert "its plan was cut short by time, so it is no baseline" in outcome.out
+    assert "cut short by time" in outcome.out
 
 
 def test_a_plan_in_a_file_is_followed_until_the_model_changes(check, run, repository):

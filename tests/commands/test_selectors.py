@@ -42,10 +42,7 @@ def test_each_command_passes_over_what_a_glob_cannot_mean(run, states, command):
     assert run(command, *common, "--wrt", "head.*", *into(command, "a")).code == 0
     refused = run(command, *common, "--wrt", "head.bn.mean", *into(command, "b"))
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err.splitlines()[-1] == (
-        "gradtool: --wrt head.bn.mean: 'head.bn.mean' is a running statistic: batches move it "
-        "under --train-mode, no gradient does"
-    )
+    assert "--wrt head.bn.mean: 'head.bn.mean' is a running statistic" in refused.err
 
 
 def into(command, name):

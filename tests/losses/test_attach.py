@@ -234,9 +234,9 @@ def test_a_stripped_softmax_is_not_taken_twice():
 def test_a_mean_that_nobody_asked_for_is_a_warning():
     training = gt.grad(parse("g (float[3] x) => (y) { y = Exp (x) }"), wrt=["x"])
 
-    assert training.warnings == (
-        "no loss found: using the mean of output 'y' (auto); name one with --loss",
-    )
+    (said,) = training.warnings
+    assert "mean of output 'y'" in said
+    assert "--loss" in said
 
 
 def test_auto_needs_a_float_output():

@@ -99,7 +99,8 @@ def test_groups_of_an_optimizer_tell_what_they_match(name):
             told = f"{flag}: nothing of what it matches is updated: {name} ({said})"
             assert told in refused(net, **options, **{option: [given]})
     told = refused(net, **options, no_decay=["body.*"])
-    assert told == "--no-decay body.*: nothing of what it matches is updated: body.w (not trained)"
+    assert told.startswith("--no-decay body.*: ")
+    assert told.endswith("body.w (not trained)")
 
 
 @pytest.mark.sample(3)

@@ -230,9 +230,8 @@ def test_sums_of_micro_batches_are_whole():
     first = gt.grad(table_model(), loss="ce", grad_buffers=True, loss_seed=True)
     said = updating(accumulating(first.model), Updates("sgd", sparse=True)).said
 
-    assert said == (
-        "--sparse: table has a whole gradient: its gradient is more than rows along the first axis",
-    )
+    (line,) = said
+    assert line.startswith("--sparse: table has a whole gradient")
 
 
 def test_without_a_table_it_is_refused():

@@ -267,10 +267,9 @@ def test_a_tied_table_is_whole_and_a_line_says_why():
 
     for found, lines in on_ranks(2, work):
         assert difference((*found[:2], {}), (*expected[:2], {})) < CLOSE
-        told = [line for line in lines if "whole on every rank" in line]
-        assert told == [
-            "warning: --shard-tables: table is whole on every rank: Transpose reads it as well"
-        ]
+        (told,) = [line for line in lines if "whole on every rank" in line]
+        assert told.startswith("warning: --shard-tables: table ")
+        assert "Transpose" in told
 
 
 @pytest.mark.exhaustive

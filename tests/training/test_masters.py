@@ -168,10 +168,7 @@ def test_it_is_said_once():
     training = gt.grad(gt.load(narrowed(proto(), "float16")), loss="ce", optimizer="adamw")
 
     (said,) = training.warnings
-    assert said == (
-        "4 parameters of float16 have masters of float32, as have sums and state; what is trained "
-        "is written as float16 again"
-    )
+    assert said.startswith("4 parameters of float16 have masters of float32")
 
 
 @pytest.mark.parametrize("kind", TYPES)

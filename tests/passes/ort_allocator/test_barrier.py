@@ -266,10 +266,7 @@ def test_clones_of_weights_only_are_said_to_have_no_barrier():
 
     assert barrier(model, say=said.append) == 0
     (line,) = said
-    assert line == (
-        "clones that read weights only are constants to other runtimes, so no barrier is before "
-        "Sin_mirror"
-    )
+    assert line.endswith("no barrier is before Sin_mirror")
     assert not has_barriers(model)
 
 
@@ -286,10 +283,7 @@ def test_clones_before_everything_else_are_said_to_have_no_barrier():
 
     assert barrier(model, say=said.append) == 0
     (line,) = said
-    assert line == (
-        "clones with nothing before them that could be waited for run when they like, so no "
-        "barrier is before first"
-    )
+    assert line.endswith("barrier is before first")
 
 
 def test_a_model_without_clones_gets_no_barrier():
