@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 IMAGE = "image"
 KEY = "gradtool.image"  # of a trained file: how its images were made
 RANGE, PIXELS = "Image.NominalPixelRange", "Image.BitmapPixelFormat"  # of ONNX's MetadataProps.md
+HELD = 16 << 20  # bytes of decoded images
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _RANGES = {
@@ -118,6 +120,7 @@ class Images:
     padding: int | None
     seed: int
     sizes: tuple[tuple[int, int], ...]
+    held: dict[int, Array] = field(default_factory=dict)
 
     def one(self, example: int, epoch: int | None) -> Array:
         """An example [C, H, W] or [H, W, C]; of an epoch it is drawn, else it is as it is.
@@ -125,24 +128,15 @@ class Images:
         Raises:
             UsageError: the file is no such image, or smaller than what is cut out of it.
         """
-        from PIL import Image, ImageOps
-
-        path = self.found.files[example]
+        pixels = self._pixels(example)
         is_drawn = epoch is not None and (self.flip or self.padding is not None)
         mirrored, *place = draws(self.seed, epoch or 0, example, 3) if is_drawn else (1, 0, 0)
-        with opened(path) as file, _named(path), Image.open(file, formats=_FORMATS) as image:
-            if image.size != self.sizes[example]:
-                raise UsageError(f"{path}: has changed since training began")
-            made = image.convert(_MODES[self.channels])
-            if self.size is not None:
-                made = made.resize(_resized(made.size, self.size), Image.Resampling.BILINEAR)
-            if self.padding and epoch is not None:
-                made = ImageOps.expand(made, self.padding)
-            if made.size[::-1] != self.crop:
-                made = made.crop(self._box(made.size, place, is_drawn=epoch is not None))
-            if self.flip and not mirrored & 1:
-                made = ImageOps.mirror(made)
-            pixels = np.asarray(made).reshape(*self.crop, self.channels)
+        if self.padding and epoch is not None:
+            pixels = np.pad(pixels, ((self.padding,) * 2, (self.padding,) * 2, (0, 0)))
+        top, left = self._corner(pixels.shape, place, is_drawn=epoch is not None)
+        pixels = pixels[top : top + self.crop[0], left : left + self.crop[1]]
+        if self.flip and not mirrored & 1:
+            pixels = pixels[:, ::-1]
         if self.scale is not None and self.scale.bgr and self.channels > 1:
             pixels = pixels[..., [2, 1, 0, *range(3, self.channels)]]
         if self.layout.axis == 1:
@@ -150,6 +144,31 @@ class Images:
         return pixels if self.scale is None else self.scale.applied(
             pixels, 0 if self.layout.axis == 1 else 2
         )  # fmt: skip
+
+    def _pixels(self, example: int) -> Array:
+        """The resized image of an example, [H, W, C] of bytes; held if all take `HELD` at most."""
+        from PIL import Image
+
+        held = self.held.get(example)
+        if held is not None:
+            return held
+        path = self.found.files[example]
+        with opened(path) as file, _named(path), Image.open(file, formats=_FORMATS) as image:
+            if image.size != self.sizes[example]:
+                raise UsageError(f"{path}: has changed since training began")
+            made = image.convert(_MODES[self.channels])
+            if self.size is not None:
+                made = made.resize(_resized(made.size, self.size), Image.Resampling.BILINEAR)
+            pixels = np.asarray(made).reshape(*made.size[::-1], self.channels)
+        if self.is_held:
+            self.held[example] = pixels
+        return pixels
+
+    @cached_property
+    def is_held(self) -> bool:
+        """Whether decoded images stay in memory."""
+        sizes = (s if self.size is None else _resized(s, self.size) for s in self.sizes)
+        return sum(width * height for width, height in sizes) * self.channels <= HELD
 
     def require_size(self, path: Path, size: tuple[int, int]) -> None:
         """Refuse an image of a width and a height that is smaller than what is cut out of it.
@@ -166,16 +185,15 @@ class Images:
                 f"{max(self.crop)} or more"
             )
 
-    def _box(
-        self, size: tuple[int, int], place: list[int], *, is_drawn: bool
-    ) -> tuple[int, int, int, int]:
-        """What is cut out of an image of a width and a height: left, top, right, bottom."""
-        room = [size[1] - self.crop[0], size[0] - self.crop[1]]
+    def _corner(
+        self, shape: tuple[int, ...], place: list[int], *, is_drawn: bool
+    ) -> tuple[int, int]:
+        """The top and the left of the part cut out of an image [H, W, C]."""
+        room = [shape[0] - self.crop[0], shape[1] - self.crop[1]]
         if is_drawn and self.padding is not None:
             top, left = (word % (each + 1) for word, each in zip(place, room, strict=True))
-        else:
-            top, left = room[0] // 2, room[1] // 2
-        return left, top, left + self.crop[1], top + self.crop[0]
+            return top, left
+        return room[0] // 2, room[1] // 2
 
 
 @dataclass(frozen=True)
