@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help=f"What the step updates parameters by: {', '.join(UPDATING)}.",
 )
+@click.option("--javascript", is_flag=True, help="Write kit.mjs and its types as well.")
 @portable_option
 @size_options
 @flags(GradOptions, without=["optimizer"])
@@ -62,6 +63,7 @@ def command(
     output: str | None,
     force: bool,
     plan: str,
+    javascript: bool,
     portable: bool,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -86,8 +88,9 @@ def command(
     require_folder(target, force=force)
     graph = _planned(call, asked.source, asked.sizes, asked.options, plan)
     kit = write_kit(
-        graph, target, force=force, portable=portable, stock=True, say=call.reporter.say
-    )
+        graph, target, force=force, portable=portable, javascript=javascript, stock=True,
+        say=call.reporter.say,
+    )  # fmt: skip
     _show(call.reporter, kit, form)
 
 

@@ -19,6 +19,9 @@ from gradtool.kit.parts import Parts, parts_of
 from gradtool.workloads.export import save
 from gradtool.workloads.rewritten import Graph, model_of
 
+PACKAGE = Path(__file__).parent / "js"  # an npm package
+JAVASCRIPT = ("kit.mjs", "kit.d.ts", "package.json")
+
 
 @dataclass(frozen=True)
 class Kit:
@@ -36,6 +39,7 @@ def write_kit(
     *,
     force: bool = False,
     portable: bool = False,
+    javascript: bool = False,
     stock: bool = False,
     say: Callable[[str], object] | None = None,
 ) -> Kit:
@@ -47,6 +51,7 @@ def write_kit(
         folder: where the kit lies.
         force: replace a kit that is there; other files in its folder stay.
         portable: plain operators for places of maxima, as in `save`.
+        javascript: the npm package `gradtool-kit` as well, which trains the kit in Node or a page.
         stock: check by onnxruntime as well where it is installed.
         say: is told of what a runtime does not do.
 
@@ -79,6 +84,8 @@ def write_kit(
         told = {**numbered, **manifest.document(parts, target, options)}
         text = json.dumps(told, indent=1, allow_nan=False, default=asdict)
         (made / manifest.FILE).write_text(f"{text}\n", encoding="ascii")
+        for name in JAVASCRIPT if javascript else ():
+            (made / name).write_bytes((PACKAGE / name).read_bytes())
         size = sum(each.stat().st_size for each in made.rglob("*") if each.is_file())
         return Kit(Path(folder), json.loads(text), size)
 

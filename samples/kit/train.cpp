@@ -17,7 +17,6 @@ using Tensors = std::map<std::string, Ort::Value>;
 constexpr int STEPS = 50;
 const std::map<std::string, ONNXTensorElementDataType> TYPES = {
     {"float32", ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT}, {"F32", ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT},
-    {"float64", ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE}, {"F64", ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE},
     {"int64", ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64}, {"I64", ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64},
     {"int32", ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32}, {"I32", ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32},
 };
@@ -28,6 +27,13 @@ Ort::Value read(std::istream& file, const std::string& type, const std::vector<i
   auto value = Ort::Value::CreateTensor(allocator, shape.data(), shape.size(), TYPES.at(type));
   file.read(static_cast<char*>(value.GetTensorMutableRawData()), value.GetTensorSizeInBytes());
   if (!file) throw std::runtime_error("a file of tensors is too short");
+  return value;
+}
+
+template <typename T>
+Ort::Value scalar(T number) {
+  auto value = Ort::Value::CreateTensor<T>(Ort::AllocatorWithDefaultOptions(), nullptr, 0);
+  *value.template GetTensorMutableData<T>() = number;
   return value;
 }
 
@@ -43,8 +49,9 @@ Tensors read_safetensors(const fs::path& path) {
   file.read(reinterpret_cast<char*>(&length), sizeof length);
   std::string text(length, ' ');
   file.read(text.data(), length);
+  auto header = json::parse(text);
   Tensors tensors;
-  for (auto& [name, told] : json::parse(text).items()) {
+  for (auto& [name, told] : header.items()) {
     if (name == "__metadata__") continue;
     file.seekg(sizeof length + length + told["data_offsets"][0].get<size_t>());
     tensors.emplace(name, read(file, told["dtype"], told["shape"]));
@@ -100,15 +107,16 @@ class Kit {
   Tensors run(Ort::Session& session, const json& part, const Tensors& batch) {
     std::vector<std::string> names, wanted;
     std::vector<Ort::Value> given;
-    std::vector<float> numbers(part["inputs"].size());
-    for (size_t i = 0; i < numbers.size(); i++) {
-      auto& input = part["inputs"][i];
+    for (auto& input : part["inputs"]) {
       names.push_back(input["name"]);
       if (auto own = batch.find(names.back()); own != batch.end()) {
         given.push_back(view(own->second));
-      } else {  // a number of the optimizer, such as the learning rate
-        numbers[i] = input.at("default");
-        given.push_back(Ort::Value::CreateTensor(cpu_, &numbers[i], 1, nullptr, 0));
+      } else if (!input.contains("default")) {
+        throw std::runtime_error("the batch has no " + names.back());
+      } else if (input["type"] == "int64") {  // such as a seed
+        given.push_back(scalar<int64_t>(input["default"]));
+      } else {  // such as the learning rate
+        given.push_back(scalar<float>(input["default"]));
       }
     }
     for (auto& name : part["state"]) {
