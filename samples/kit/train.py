@@ -20,14 +20,13 @@ STEPS = 50
 class Kit:
     """A kit of `gradtool kit`, and the state as it is now."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: ort.SessionOptions) -> None:
         self.manifest = json.loads((folder / "manifest.json").read_text())
         self.tensors = self.manifest["state"]["tensors"]
         self.state = {
             each["name"]: np.fromfile(folder / each["file"], each["type"]).reshape(each["shape"])
             for each in self.tensors
         }
-        options = ort.SessionOptions()
         for name, value in self.manifest["onnxruntime"].items():  # what keeps the memory plan
             setattr(options, name, value)
         self.sessions = {
@@ -62,7 +61,9 @@ class Kit:
 
 def main() -> None:
     folder, data, trained = map(Path, sys.argv[1:])
-    kit = Kit(folder)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1  # so small a model is fastest on one thread
+    kit = Kit(folder, options)
     batch = dict(np.load(data))
     for step in range(STEPS):
         print(step, kit.step(batch))

@@ -9,6 +9,7 @@ onmessage = async ({ data: { steps } }) => {
   try {
     const kit = await Kit.open(ort, "transformer.kit");
     const file = await fetch("batch.safetensors");
+    if (!file.ok) throw new Error(`batch.safetensors: ${file.status} ${file.statusText}`);
     const batch = readTensors(ort, await file.arrayBuffer());
     for (let step = 0; step < steps; step++) postMessage({ loss: await kit.step(batch) });
     const evaluated = (await kit.evaluate(batch))[kit.manifest.loss].data[0];

@@ -219,7 +219,8 @@ def test_the_state_moves_from_step_to_step(written):
           found.losses.push([await first.step(batch, { lr: 0.01 * step }),
                              await second.step(batch, { lr: 0.01 * step })]);
           for (const name of first.manifest.step.state) {
-            found.moved &&= first.feeds[name] === before[name] && before[name] !== first.state[name];
+            found.moved &&= first.feeds[name] === before[name];
+            found.moved &&= before[name] !== first.state[name];
           }
         }
         found.together = await Promise.allSettled([first.step(batch), first.step(batch)]);
@@ -247,9 +248,7 @@ def test_a_folder_in_node_may_have_weights_beside_the_model(run, written):
     assert run("kit", "net.onnx", "--wrt", "w2", "--javascript", "--force").code == 0
     path = written / "net.kit" / "step.onnx"
     model = onnx.load(path)
-    onnx.save(
-        model, path, save_as_external_data=True, location="step.onnx.data", size_threshold=64
-    )
+    onnx.save(model, path, save_as_external_data=True, location="step.onnx.data", size_threshold=64)
     assert (path.parent / "step.onnx.data").stat().st_size
     text = OWN.replace("const second", "// ") + "console.log(await first.step(batch));"
 
@@ -301,5 +300,7 @@ def test_a_packed_package_has_types_for_node_and_the_web(tmp_path):
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "train.ts").write_text(TYPED)
     tsc = (MODULES / ".bin" / "tsc").resolve()
-    flags = "--noEmit --strict --noUncheckedIndexedAccess --module nodenext --target esnext".split()
-    printed(tsc, *flags, "--lib", "esnext,dom", "train.ts", folder=tmp_path)
+    printed(
+        tsc, "--noEmit", "--strict", "--noUncheckedIndexedAccess", "--module", "nodenext",
+        "--target", "esnext", "--lib", "esnext,dom", "train.ts", folder=tmp_path,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The worked examples of `samples/kit`: Python, Node and a browser train to the same losses."""
+"""The worked examples of `samples/kit`: Python, Node, a page and C++ train to the same losses."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import base64
 import functools
 import http.server
 import json
+import os
+import platform
 import shutil
-import subprocess
+import site
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import Browser, found
+from javascript import MODULES, NODE, needs_modules, needs_node, node, printed
 from trainings import examples, proto
 
 import gradtool as gt
@@ -23,13 +26,8 @@ from gradtool.io import safetensors
 pytest.importorskip("onnxruntime")
 
 SAMPLES = Path(__file__).parents[2] / "samples"
-MODULES = SAMPLES / "kit" / "node_modules"
 STEPS = 50
 KITS = {"keep": (), "sqrt": ("--plan", "sqrt", "--batch", "4")}
-needs_modules = pytest.mark.skipif(
-    not (MODULES / "onnxruntime-web").is_dir(),
-    reason="no npm packages: (cd samples/kit && npm install --ignore-scripts)",
-)
 
 
 @pytest.fixture(params=KITS)
@@ -50,11 +48,7 @@ def place(request, run, tmp_path):
 
 def program(*words, folder, of=sys.executable):
     """The lines that a program prints."""
-    done = subprocess.run(
-        [of, *map(str, words)], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return printed(of, *words, folder=folder).splitlines()
 
 
 def numbers(lines):
@@ -113,17 +107,56 @@ def test_python_trains_as_a_session_does(run, place):
 
 @pytest.mark.extra
 @needs_modules
-@pytest.mark.skipif(shutil.which("node") is None, reason="no Node on this machine")
 def test_node_trains_as_python_does(run, place):
     expected = in_python(place)
     lines = program(
         "train.mjs", "transformer.kit", "batch.safetensors", "node.safetensors",
-        folder=place, of=shutil.which("node"),
+        folder=place, of=NODE,
     )  # fmt: skip
 
     np.testing.assert_allclose(numbers(lines), expected, atol=1e-4, rtol=0)
     same_state(place, "node.safetensors")
     ours, theirs = logits(run, place, "node.safetensors"), logits(run, place, "python")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+COMPILER = next(filter(None, map(shutil.which, (os.environ.get("CXX", "c++"), "g++"))), None)
+FOLDERS = [SAMPLES / "kit" / "include", *map(Path, (*site.getsitepackages(), "/usr/include"))]
+
+
+def installed(*patterns):
+    """The first file of some patterns below the folders where packages put headers."""
+    places = (path for each in FOLDERS for pattern in patterns for path in each.glob(pattern))
+    return next(places, None)
+
+
+ARCHITECTURE = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), "none")
+LIBRARY = installed("onnxruntime/capi/libonnxruntime.so.*") or next(
+    MODULES.glob(f"onnxruntime-node/bin/*/linux/{ARCHITECTURE}/libonnxruntime.so.1"), None
+)
+HEADERS = (
+    installed("onnxruntime_cxx_api.h", "onnxruntime/onnxruntime_cxx_api.h"),
+    installed("nlohmann_json/include/nlohmann", "nlohmann"),
+)
+
+
+@pytest.mark.extra
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@pytest.mark.skipif(LIBRARY is None, reason="no libonnxruntime.so in a package")
+@pytest.mark.skipif(None in HEADERS, reason="no headers of onnxruntime or nlohmann-json: .ci/run")
+def test_cpp_trains_as_python_does(run, place):
+    expected = in_python(place)
+    (place / "libonnxruntime.so.1").symlink_to(LIBRARY)
+    included = [word for each in HEADERS for word in ("-isystem", each.parent)]
+    warned = printed(
+        COMPILER, "-std=c++17", "-Wall", "-Wextra", "-Werror", *included, "train.cpp",
+        place / "libonnxruntime.so.1", f"-Wl,-rpath,{place}", "-o", "train", folder=place,
+    )  # fmt: skip
+    lines = program("transformer.kit", "batch.safetensors", "cpp", folder=place, of=place / "train")
+
+    assert not warned
+    np.testing.assert_allclose(numbers(lines), expected, atol=1e-4, rtol=0)
+    ours, theirs = logits(run, place, "cpp"), logits(run, place, "python")
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
@@ -155,6 +188,7 @@ def test_a_page_trains_as_python_does(run, place, address, tmp_path_factory):
         browser.visit(f"{address}/index.html")
         told = browser.value("window.training")
         shown = browser.texts("#losses li")
+        own = browser.value("performance.getEntriesByType('resource').map(({ name }) => name)")
         trained = browser.value("""fetch(document.querySelector("#trained").href)
             .then((answer) => answer.bytes()).then((bytes) => bytes.toBase64())""")
         requests, complaints = browser.requests(), browser.complaints()
@@ -169,6 +203,8 @@ def test_a_page_trains_as_python_does(run, place, address, tmp_path_factory):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
     assert [c["params"] for c in complaints] == []
     assert all(url.startswith((address, f"blob:{address}")) for url in requests)
+    assert own
+    assert not any(url.endswith((".wasm", ".onnx")) for url in own)  # a worker has its own thread
 
 
 TYPES = ("bool", "uint8", "int8", "uint16", "int16", "float16", "uint32", "int32", "float32",
@@ -182,7 +218,7 @@ class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data,
 const manifest = JSON.parse(await readFile("manifest.json"));
 const ort = { Tensor };
 const kit = Object.assign(new Kit(), { ort, manifest });
-const made = { ...kit.defaults(manifest.step) };
+const made = kit.scalars(manifest.step);
 for (const [name, values] of Object.entries(JSON.parse(await readFile("numbers.json")))) {
   made[name] = kit.tensor(name, values, [values.length]);
 }
@@ -191,18 +227,16 @@ await writeFile("made.safetensors", writeTensors(readTensors(ort, file.buffer)))
 """
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="no Node on this machine")
+@needs_node
 def test_node_makes_tensors_of_every_type(tmp_path):
     """As an input, as labels and as a default, such as a learning rate or a seed; bit for bit."""
     kinds = {t: NUMBERS.get(t) or NUMBERS[np.dtype(t).kind] for t in TYPES}
     inputs = [{"name": f"default_{t}", "type": t, "default": n[-1]} for t, n in kinds.items()]
     inputs += [{"name": t, "type": t} for t in TYPES]
-    manifest = {"step": {"inputs": inputs}, "eval": {"inputs": []}}
+    manifest = {"step": {"inputs": inputs}, "eval": {"inputs": []}, "optimizer": {"inputs": {}}}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     (tmp_path / "numbers.json").write_text(json.dumps(kinds))
-    (tmp_path / "sweep.mjs").write_text(SWEEP)
-    shutil.copy(SAMPLES / "kit" / "kit.mjs", tmp_path)
-    program("sweep.mjs", folder=tmp_path, of=shutil.which("node"))
+    node(SWEEP, tmp_path)
 
     made = safetensors.load(tmp_path / "made.safetensors").arrays
     assert len(made) == 2 * len(TYPES)
@@ -215,7 +249,6 @@ def test_node_makes_tensors_of_every_type(tmp_path):
 
 @pytest.mark.extra
 @needs_modules
-@pytest.mark.skipif(shutil.which("node") is None, reason="no Node on this machine")
 def test_node_trains_a_kit_that_takes_whole_numbers(run, tmp_path, model):
     """Dropout's seed, step and part are int64 inputs with a default, labels are int64 as well."""
     model(proto("normed"), "net.onnx")
@@ -225,6 +258,6 @@ def test_node_trains_a_kit_that_takes_whole_numbers(run, tmp_path, model):
     assert run("kit", "net.onnx", "--train-mode").code == 0
     safetensors.save(tmp_path / "batch.safetensors", examples(8))
     lines = program("train.mjs", "net.kit", "batch.safetensors", "node.safetensors",
-                    folder=tmp_path, of=shutil.which("node"))  # fmt: skip
+                    folder=tmp_path, of=NODE)  # fmt: skip
 
     assert np.isfinite(numbers(lines)).all()
