@@ -173,7 +173,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "kit": (
         [[*MODEL]],
         {"output": ["-o", "other.kit"], "force": ["--force"], "plan": ["--plan", "sqrt"],
-         "portable": ["--portable"], **SIZES, **GRADIENT, **UPDATE, **JSON},
+         "portable": ["--portable"], "javascript": ["--javascript"],
+         **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "kit merge": (
         [["made.kit", "made.kit/state.safetensors"]],

@@ -24,7 +24,8 @@ GROUPS = {
     "timeout link latency",
     "Device": "threads",
     "What is done": "verify profile explain_kernels",
-    "Form of the file": "split params_as_inputs functions barrier portable opset external_data",
+    "Form of the file": "split params_as_inputs functions barrier portable javascript opset "
+    "external_data",
     "Results": "model report output force folder resume lora_adapter tensorboard save_grads "
     "save_outputs by top html svg trace form help",
 }

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -19,6 +20,7 @@ import gradtool
 from gradtool.io import safetensors
 from gradtool.training.schedules import schedule
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "kit.md"
 SIZES = {"I": 3, "H": 4, "O": 2, "B": 7}
 TENSOR = """
 class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
@@ -253,6 +255,22 @@ def test_a_folder_in_node_may_have_weights_beside_the_model(run, written):
     text = OWN.replace("const second", "// ") + "console.log(await first.step(batch));"
 
     assert np.isfinite(float(node(text, written)))
+
+
+@pytest.mark.extra
+@needs_modules
+def test_the_program_of_the_page_trains(run, written):
+    """That of docs/kit.md: two batches of 32 in each of ten passes, and a state that is merged."""
+    (text,) = re.findall(r"```js\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    (written / "node_modules").symlink_to(MODULES)
+    (written / "net.kit").rename(written / "model.kit")
+    safetensors.save(written / "data.safetensors", batch_of("mlp", {**SIZES, "B": 69}))
+    losses = [float(line.split()[1]) for line in node(text, written).splitlines()]
+
+    assert len(losses) == 20
+    assert np.mean(losses[-2:]) < np.mean(losses[:2])
+    merged = run("kit", "merge", "model.kit", "trained.safetensors", "-o", "trained.onnx")
+    assert merged.code == 0, merged.err
 
 
 TYPED = """
