@@ -18,6 +18,7 @@ from kits import batch_of, net
 
 import gradtool
 from gradtool.io import safetensors
+from gradtool.kit.manifest import SCHEMA_VERSION
 from gradtool.training.schedules import schedule
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kit.md"
@@ -50,10 +51,11 @@ def test_types_name_what_the_module_exports(tmp_path):
     assert members - {"manifest", "state"} <= {*told[1], *told[2]}  # these two are data
 
 
-def test_the_package_has_the_version_of_gradtool():
+def test_the_package_has_the_versions_of_gradtool():
     told = json.loads((KIT / "package.json").read_text())
 
     assert told["version"] == gradtool.__version__
+    assert f"const SCHEMA_VERSION = {SCHEMA_VERSION};" in (KIT / "kit.mjs").read_text()
     assert {*told["files"]} | {"package.json"} == {each.name for each in KIT.iterdir()}
 
 
@@ -98,10 +100,11 @@ console.log(JSON.stringify(passes));
 
 @needs_node
 @settings(max_examples=5)
-@given(count=st.integers(1, 40), size=st.integers(1, 12), seed=st.integers(0, 2**32 - 1))
+@given(size=st.integers(1, 12), more=st.integers(0, 30), seed=st.integers(0, 2**32 - 1))
 def test_a_pass_has_each_example_once_in_an_order_that_a_seed_decides(
-    tmp_path_factory, count, size, seed
+    tmp_path_factory, size, more, seed
 ):
+    count = size + more
     options = f"{{ seed: {seed}, last: true }}, {{ seed: {seed} }}, {{ last: true }}, undefined"
     text = TENSOR + BATCHES.format(count=count, size=size, options=options)
     passes = json.loads(node(text, tmp_path_factory.mktemp("batches")))
@@ -139,8 +142,14 @@ REFUSALS = {
         '[...batches(ort, { x: new Tensor("bool", new Uint8Array(3), [3]),'
         ' labels: new Tensor("bool", new Uint8Array(2), [2]) }, 1)]'
     ),
-    "a batch has 1 example or more, not 0": (
-        '[...batches(ort, { x: new Tensor("bool", new Uint8Array(3), [3]) }, 0)]'
+    "a batch has a whole number of examples, 1 or more, not 0.5": (
+        '[...batches(ort, { x: new Tensor("bool", new Uint8Array(3), [3]) }, 0.5)]'
+    ),
+    "3 examples are no batch of 4": (
+        '[...batches(ort, { x: new Tensor("bool", new Uint8Array(3), [3]) }, 4)]'
+    ),
+    "the kit is of schema_version 0, gradtool-kit of 1": (
+        "Kit.open(ort, async () => new TextEncoder().encode('{\"schema_version\": 0}'))"
     ),
     "the step takes no number rate; it takes lr_1": "await kit.step({ x: 1 }, { rate: 1 })",
     "the batch has no x": "await kit.step({}, { lr: 1 })",
@@ -264,7 +273,7 @@ def test_the_program_of_the_page_trains(run, written):
     (text,) = re.findall(r"```js\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     (written / "node_modules").symlink_to(MODULES)
     (written / "net.kit").rename(written / "model.kit")
-    safetensors.save(written / "data.safetensors", batch_of("mlp", {**SIZES, "B": 69}))
+    safetensors.save(written / "data.safetensors", batch_of("mlp", {**SIZES, "B": 63}))
     losses = [float(line.split()[1]) for line in node(text, written).splitlines()]
 
     assert len(losses) == 20

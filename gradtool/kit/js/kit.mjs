@@ -11,6 +11,7 @@ const TYPES = {
 };
 const NAMES = Object.fromEntries(Object.entries(TYPES).map(([name, type]) => [type, name]));
 const HALF = { unit: 2 ** 24, least: 2 ** -14, most: 65520, bias: 112 << 23, bits: 13 };
+const SCHEMA_VERSION = 1; // of a manifest
 const LENGTH = 8; // bytes of the length of a safetensors header, little-endian
 // Threads that wait by spinning take the processor from whatever else runs: beside another busy
 // process a step took ten times as long.
@@ -136,7 +137,10 @@ export function* batches(ort, data, size, { seed, last = false } = {}) {
   const [count] = tensors[0][1].dims;
   const uneven = tensors.find(([, { dims }]) => dims[0] !== count);
   if (uneven) throw new RangeError(`${uneven[0]} has ${uneven[1].dims[0]} examples of ${count}`);
-  if (!(size > 0)) throw new RangeError(`a batch has 1 example or more, not ${size}`);
+  if (!(Number.isInteger(size) && size > 0)) {
+    throw new RangeError(`a batch has a whole number of examples, 1 or more, not ${size}`);
+  }
+  if (count < size && !last) throw new RangeError(`${count} examples are no batch of ${size}`);
   const order = seed === undefined ? Uint32Array.from({ length: count }, (_, i) => i)
     : shuffled(count, seed);
   const end = last ? count : count - size + 1;
@@ -179,7 +183,10 @@ export class Kit {
     const kit = new Kit();
     kit.ort = ort;
     kit.manifest = JSON.parse(new TextDecoder().decode(await read("manifest.json")));
-    const { step, eval: evaluation, state, onnxruntime } = kit.manifest;
+    const { schema_version: version, step, eval: evaluation, state, onnxruntime } = kit.manifest;
+    if (version !== SCHEMA_VERSION) {
+      throw new Error(`the kit is of schema_version ${version}, gradtool-kit of ${SCHEMA_VERSION}`);
+    }
     const told = Object.entries(OPTIONS).filter(([name]) => name in onnxruntime);
     const all = {
       ...SESSION, ...Object.fromEntries(told.map(([name, own]) => [own, onnxruntime[name]])),
