@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PATH, SAFE = "PYTHONPATH", "PYTHONSAFEPATH"
+# Builds of onnxruntime from 1.29 on note the metadata of models in the user's cache, to be sent.
+PRIVATE = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
 def python(*arguments: str) -> list[str]:
@@ -31,8 +33,8 @@ def running(module: str, *arguments: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The variables of a child: those of this process, with a safe path."""
-    return {**os.environ, **more} | _safe()
+    """The variables of a child: those of this process, with a safe path and without telemetry."""
+    return {**PRIVATE, **os.environ, **more} | _safe()
 
 
 @contextmanager
