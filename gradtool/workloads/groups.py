@@ -1,4 +1,4 @@
-"""Groups of fused nodes in the planned program and in the written graph: steps that native kernels run as one, and their nodes.
+"""Groups of fused nodes: one step of the planned program, several nodes of the written graph.
 
 A plan decides on groups as wholes.  Its file, and the model that carries it, name nodes.
 """
