@@ -23,6 +23,7 @@ from gradtool.io import atomic, contained, safetensors
 from gradtool.io.documents import is_number, is_text, is_whole, read_document, write_document
 from gradtool.io.stored import Stored
 from gradtool.training.journal import Journal, Mark
+from gradtool.training.plateau import Plateau
 from gradtool.training.sampler import Place
 
 SCHEMA_VERSION = 1
@@ -46,7 +47,8 @@ class Progress:
 
     `stale` are evaluations since the best one, `skipped` the steps that updated nothing; `scale`
     and `steady` are the dynamic loss scale, and how many steps it has held.  With `due`, the
-    weights of this step are to be evaluated yet.
+    weights of this step are to be evaluated yet.  `plateau` is where the rate stands by
+    evaluations, where it goes by them.
     """
 
     step: int = 0
@@ -57,6 +59,7 @@ class Progress:
     scale: float = 1.0
     steady: int = 0
     due: bool = False
+    plateau: Plateau | None = None
 
     def is_done(self, steps: int | None, epochs: int | None, patience: int | None) -> bool:
         """Whether a training of so many steps or epochs has none left."""
@@ -73,9 +76,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read: `progress`, `arrays` that stay in their file, and how far the journal went."""
+    """What was read: `progress`, `arrays` that stay in their file, and how far the journal went.
+
+    `of` describes the training that it is of.
+    """
 
     path: Path
+    of: Mapping[str, Any]
     progress: Progress
     arrays: Mapping[str, Stored]
     journal: Mark
@@ -131,12 +138,8 @@ class Folder:
         """
         stem = self._stem(step)
         path, tensors = stem.with_suffix(SUFFIX), stem.with_suffix(safetensors.SUFFIX)
-        document = read_document(path, SCHEMA_VERSION, own=True)
-        if document.get(_HASH, _hash_of(document)) != _hash_of(document):
-            raise UsageError(f"{path}: is damaged: it does not say what was written")
-        of = document.get("of")
-        if not isinstance(of, dict):
-            raise UsageError(f"{path}: does not say what it is of")
+        document = read(path)
+        of = document["of"]
         self._require_same(path, of)
         if _digest(tensors) != document.get("sha256"):
             raise UsageError(f"{tensors}: is damaged: its bytes are not those that were written")
@@ -145,7 +148,7 @@ class Folder:
         hashed = document.get("journal_sha256")
         if not is_whole(size) or size < 0 or not (hashed is None or is_text(hashed)):
             raise UsageError(f"{path}: is damaged: it does not say how far the journal went")
-        return Checkpoint(path, progress, found.stored, Mark(size, hashed))
+        return Checkpoint(path, of, progress, found.stored, Mark(size, hashed))
 
     def clear(self) -> None:
         """Remove all checkpoints.
@@ -158,9 +161,9 @@ class Folder:
                 remove(path)
 
     def _require_same(self, path: Path, of: Mapping[str, Any]) -> None:
-        from gradtool.training.options import different
+        from gradtool.training.resuming import unlike
 
-        said = different(of, self.of)
+        said = unlike(of, self.of)
         if said:
             raise UsageError(f"{path}: is a checkpoint of another training: {said}")
 
@@ -178,6 +181,30 @@ class Folder:
         for path in self.path.glob(f"{PREFIX}*{safetensors.SUFFIX}"):
             if path.stem not in names:
                 remove(path)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What the JSON of a checkpoint says; `of` is a mapping.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    document = read_document(path, SCHEMA_VERSION, own=True)
+    if document.get(_HASH, _hash_of(document)) != _hash_of(document):
+        raise UsageError(f"{path}: is damaged: it does not say what was written")
+    if not isinstance(document.get("of"), dict):
+        raise UsageError(f"{path}: does not say what it is of")
+    return document
+
+
+def newest(folder: Path) -> dict[str, Any] | None:
+    """What the newest checkpoint in a folder says; None where there is none.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    steps = Folder(folder, {}).steps()
+    return read(folder / f"{PREFIX}{steps[-1]:08}{SUFFIX}") if steps else None
 
 
 @dataclass(frozen=True)
@@ -243,7 +270,7 @@ def _digest(path: Path) -> str:
 
 def _progress(path: Path, document: Mapping[str, Any]) -> Progress:
     """What a document says, if it says all of it."""
-    place, best = document.get("place"), document.get("best")
+    place, best, plateau = (document.get(key) for key in ("place", "best", "plateau"))
     whole, due = ("step", "stale", "skipped", "steady"), document.get("due", False)
     if not (
         isinstance(due, bool)
@@ -252,6 +279,7 @@ def _progress(path: Path, document: Mapping[str, Any]) -> Progress:
         and isinstance(place, dict)
         and all(is_whole(place.get(key)) for key in ("epoch", "batch"))
         and (best is None or _is_best(best))
+        and (plateau is None or _is_plateau(plateau))
     ):
         raise UsageError(f"{path}: is damaged: it does not say where training stands")
     return Progress(
@@ -259,9 +287,21 @@ def _progress(path: Path, document: Mapping[str, Any]) -> Progress:
         best=None if best is None else Best(best["step"], float(best["value"])),
         scale=float(document["scale"]),
         due=due,
+        plateau=None if plateau is None else Plateau(**plateau),
         **{key: document[key] for key in whole},
     )
 
 
 def _is_best(found: object) -> bool:
     return isinstance(found, dict) and is_whole(found.get("step")) and is_number(found.get("value"))
+
+
+def _is_plateau(found: object) -> bool:
+    return (
+        isinstance(found, dict)
+        and found.keys() == vars(Plateau(0.0)).keys()
+        and is_number(found["rate"])
+        and (found["best"] is None or is_number(found["best"]))
+        and is_whole(found["bad"])
+        and is_whole(found["cooling"])
+    )

@@ -112,7 +112,8 @@ class Loop:
 
     def _step(self, batch: Arrays) -> None:
         step = self.progress.step
-        rate = self.schedule(step)
+        plateau = self.progress.plateau
+        rate = self.schedule(step, plateau.rate if plateau else None)
         self._everyone.at(step + 1)
         loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
             self._run({**batch, self.graphs.rate: rate}), True
@@ -246,12 +247,23 @@ class Loop:
             self.progress = replace(self.progress, best=Best(step, value), stale=0, due=False)
         else:
             self.progress = replace(self.progress, stale=self.progress.stale + 1, due=False)
+        self._watch(value, step)
         self.evaluations.append((step, found))
         if self.records is not None:
             epoch = self.progress.place.epoch
             self.records.journal.write({"step": step, "epoch": epoch, "eval": found})
         self.watcher.evaluated(step, found, best=improved)
         self.save()
+
+    def _watch(self, value: float, step: int) -> None:
+        """Let a rate that goes by evaluations follow one, once the warm-up has ended."""
+        before = self.progress.plateau
+        if before is None or step < self.schedule.warmup:
+            return
+        after = before.after(value, self.schedule.given, higher=self.metrics[0].higher)
+        self.progress = replace(self.progress, plateau=after)
+        if after.rate < before.rate:
+            self.watcher.said(f"step {step}: the learning rate is {after.rate:.4g} from here on")
 
     @property
     def is_saved(self) -> bool:

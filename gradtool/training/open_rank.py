@@ -45,10 +45,11 @@ def open_rank(
         UsageError: the model cannot be cut as is asked for, or there is no such device.
     """
     options = setup.options
-    progress = Progress(scale=scaling.first(options.loss_scale, setup.graphs.loss_type))
+    scale = scaling.first(options.loss_scale, setup.graphs.loss_type)
+    progress = Progress(scale=scale, plateau=setup.schedule.begun())
     if found is not None:
         setup.graphs.require(found.arrays)
-        progress = found.progress
+        progress = _gone_on(found, setup)
     device = _device(options, group)
     if options.stages > 1:
         place = standing(group, options.stages)
@@ -68,6 +69,15 @@ def open_rank(
     )  # fmt: skip
     server = _server(tables, setup, session, group, folder)
     return Opened(setup, session, progress, shard=shard, server=server)
+
+
+def _gone_on(found: Checkpoint, setup: Setup) -> Progress:
+    """Where a checkpoint stands; a rate that goes by evaluations begins anew where it changes."""
+    progress, rates, recipe = found.progress, setup.schedule, found.of["recipe"]
+    plateau = progress.plateau if recipe["schedule"] == rates.text else rates.begun()
+    if plateau is not None and recipe["lr"] != rates.peak:
+        plateau = replace(plateau, rate=rates.peak)
+    return replace(progress, plateau=plateau)
 
 
 def _cut(

@@ -48,14 +48,14 @@ class TrainOptions(DataOptions):
     lr: float | None = option(
         "number", None, "The learning rate, at its highest.", least=0, metavar="RATE",
         shown="that of torch.optim", group="Learning rate")  # fmt: skip
-    schedule: str = option(
-        "text", "constant", "How the learning rate goes: constant, linear, cosine, polynomial, "
-        "step, one-cycle or inverse-sqrt, as in step@every=500,gamma=0.5; or module:function, "
-        "which returns the factor of a step.",
-        metavar="NAME[@KEY=X,...]|PKG.MOD:F", group="Learning rate")  # fmt: skip
-    warmup: int = option(
-        "whole", 0, "Steps in which the learning rate rises to its highest.", least=0,
-        metavar="N", group="Learning rate")  # fmt: skip
+    schedule: str | None = option(
+        "text", None, "How the learning rate goes: constant, linear, cosine, polynomial, "
+        "step, one-cycle or inverse-sqrt, as in step@every=500,gamma=0.5; reduce-on-plateau by "
+        "evaluations; or module:function, which returns the factor of a step.",
+        metavar="NAME[@KEY=X,...]|PKG.MOD:F", shown="constant", group="Learning rate")  # fmt: skip
+    warmup: int | None = option(
+        "whole", None, "Steps in which the learning rate rises to its highest.", least=0,
+        metavar="N", shown="0", group="Learning rate")  # fmt: skip
     loss_scale: str | float | None = option(
         "text", None, "Multiply the loss by this before backward, and divide gradients by it; "
         "dynamic: as high as they stay finite.  A step with an infinity is skipped.",

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import onnx_ir as ir
@@ -17,11 +18,13 @@ from gradtool.errors import UsageError
 from gradtool.io import contained
 from gradtool.io.documents import write_document
 from gradtool.ranks.group import ALONE, Group
+from gradtool.training import checkpoints, resuming
 from gradtool.training import journal as journals
 from gradtool.training.callbacks import Watcher
 from gradtool.training.checkpoints import Checkpoint, Folder, Records, remove
 from gradtool.training.evaluating import require_parts
 from gradtool.training.journal import Journal
+from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup
 from gradtool.training.sources import Given
 from gradtool.training.timeline import Timeline
@@ -126,6 +129,21 @@ class FitOptions:
     )
 
 
+def completed(options: TrainOptions, fit: FitOptions) -> TrainOptions:
+    """Options of a training that goes on: what nobody names is as in its newest checkpoint.
+
+    Raises:
+        UsageError: that is damaged.
+    """
+    of: Any = None
+    if fit.resume and fit.run is not None:
+        if fit.group.rank == 0:
+            found = checkpoints.newest(Path(fit.run))
+            of = None if found is None else found["of"]
+        of = json.loads(fit.group.gather_bytes(json.dumps(of).encode())[0])
+    return options if of is None else resuming.completed(options, of)
+
+
 def begun(setup: Setup, watcher: Watcher, options: FitOptions) -> Begun:
     """Find where a training goes on, or make room for it; nothing is written before all is found.
 
@@ -169,6 +187,9 @@ def _newest(folder: Folder, watcher: Watcher) -> Checkpoint | None:
     if steps:
         found = folder.load(steps[-1])
         watcher.said(f"going on from step {found.progress.step}: {found.path}")
+        changed = resuming.changes(found.of, folder.of)
+        if changed:
+            watcher.said(f"from here on: {changed}")
         return found
     path = folder.path / journals.NAME
     if journals.has_entries(path):

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from gradtool.errors import UsageError, UserCodeError
 from gradtool.plugins import is_number, parameters_of, place_of, require_call, user_code
 from gradtool.text.words import suggest
+from gradtool.training import plateau
+from gradtool.training.plateau import Plateau
 from gradtool.training.sources import imported
 
 Formula = Callable[[float, int, int, Mapping[str, float]], float]
@@ -23,12 +25,14 @@ Formula = Callable[[float, int, int, Mapping[str, float]], float]
 class Shape:
     """How a rate goes: `formula(peak, step, steps, given)`, and what it may be `given`.
 
-    A shape that `ends` depends on the number of steps, the others go on for ever.
+    A shape that `ends` depends on the number of steps, the others go on for ever.  One that
+    `watches` has a peak that falls by evaluations (`gradtool.training.plateau`).
     """
 
     formula: Formula
     given: Mapping[str, float] = field(default_factory=dict)
     ends: bool = True
+    watches: bool = False
 
 
 def _constant(peak: float, _step: int, _steps: int, _given: Mapping[str, float]) -> float:
@@ -79,14 +83,16 @@ def _inverse_sqrt(peak: float, step: int, _steps: int, given: Mapping[str, float
     return peak * math.sqrt(given["scale"] / (step + given["scale"]))
 
 
+CONSTANT = "constant"
 SHAPES: Mapping[str, Shape] = {
-    "constant": Shape(_constant, ends=False),
+    CONSTANT: Shape(_constant, ends=False),
     "linear": Shape(_linear, {"end": 0.0}),
     "cosine": Shape(_cosine, {"end": 0.0}),
     "polynomial": Shape(_polynomial, {"power": 1.0, "end": 0.0}),
     "step": Shape(_step, {"every": 1000.0, "gamma": 0.1}, ends=False),
     "one-cycle": Shape(_one_cycle, {"rise": 0.3, "div": 25.0, "final-div": 1e4}),
     "inverse-sqrt": Shape(_inverse_sqrt, {"scale": 1000.0}, ends=False),
+    plateau.NAME: Shape(_constant, plateau.GIVEN, ends=False, watches=True),
 }
 
 
@@ -103,14 +109,25 @@ class Schedule:
     peak: float
     warmup: int = 0
     steps: int = 0
-    how: Shape = SHAPES["constant"]
+    how: Shape = SHAPES[CONSTANT]
 
-    def __call__(self, step: int) -> float:
-        """The learning rate of a step; the first one is 0."""
+    def __call__(self, step: int, peak: float | None = None) -> float:
+        """The learning rate of a step, the first one being 0, by another `peak` perhaps."""
+        peak = self.peak if peak is None else peak
         if step < self.warmup:
-            return self.peak * (step + 1) / self.warmup
+            return peak * (step + 1) / self.warmup
         left = max(self.steps - self.warmup, 1)
-        return self.how.formula(self.peak, step - self.warmup, left, self.given)
+        return self.how.formula(peak, step - self.warmup, left, self.given)
+
+    @property
+    def text(self) -> str:
+        """The text that `schedule` makes the shape of again."""
+        given = ",".join(f"{key}={value!r}" for key, value in self.given.items())
+        return f"{self.shape}@{given}" if given else self.shape
+
+    def begun(self) -> Plateau | None:
+        """Where a rate stands that goes by evaluations."""
+        return Plateau(self.peak) if self.how.watches else None
 
     @property
     def ends(self) -> bool:
@@ -141,7 +158,7 @@ def schedule(text: str, peak: float, *, warmup: int = 0, steps: int = 0) -> Sche
         raise UsageError(f"no schedule {name!r}{hint}")
     given = dict(SHAPES[name].given)
     for part in rest.split(",") if rest else ():
-        key, _, value = part.partition("=")
+        key, _, value = part.replace("_", "-").partition("=")
         if key not in given:
             known = ", ".join(f"{k}={v:g}" for k, v in given.items()) or "nothing"
             raise UsageError(f"the schedule {name} has no {key!r}; it takes {known}")
@@ -180,6 +197,8 @@ def _of_user(text: str) -> Shape:
 # What a formula divides by, takes as a count or raises to a power.
 _POSITIVE = frozenset({"every", "div", "final-div", "scale"})
 _SHARES = frozenset({"rise"})
+_BELOW_ONE = frozenset({"factor", "threshold"})
+_COUNTS = frozenset({"patience", "cooldown"})
 
 
 def _number(name: str, key: str, text: str) -> float:
@@ -187,7 +206,9 @@ def _number(name: str, key: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    most = 1.0 if key in _SHARES else math.inf
-    if not 0 <= value <= most or value == math.inf or (key in _POSITIVE and not value):
+    most = 1.0 if key in _SHARES | _BELOW_ONE else math.inf
+    is_beyond = value == (1.0 if key in _BELOW_ONE else math.inf)
+    is_odd = (key in _POSITIVE and not value) or (key in _COUNTS and value % 1)
+    if not 0 <= value <= most or is_beyond or is_odd:
         raise UsageError(f"the schedule {name}: {key}={text!r} is no number that it can take")
     return value

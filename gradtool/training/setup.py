@@ -83,9 +83,9 @@ class Setup:
             "recipe": {
                 **{name: str(value) for name, value in vars(self.updates).items()},
                 "lr": rates.peak,
-                "schedule": f"{rates.shape} {dict(rates.given)}",
+                "schedule": rates.text,
                 "warmup": rates.warmup,
-                "steps": rates.steps if rates.ends else None,
+                "length": {"steps": options.steps, "epochs": options.epochs},
                 "batch": self.order.size if self.order else options.batch,
                 "micro_batches": self._parts(),
                 "loss_scale": options.loss_scale,
@@ -179,7 +179,8 @@ def prepared(
     if options.micro_batches > 1 and _takes_statistics(graphs.model):
         watcher.said(STATISTICS)
     steps, epochs = _length(options, order)
-    rates = rates_of(graphs.first, options, steps, sources[0].source)
+    evaluates = len(read) > 1
+    rates = rates_of(graphs.first, options, steps, sources[0].source, evaluates=evaluates)
     watched = [] if len(read) == 1 else metrics(
         options.metric, graphs.training.labels, read[0].targets(graphs.training.shifts),
         activations(graphs.training.model),

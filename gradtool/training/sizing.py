@@ -12,7 +12,7 @@ from gradtool.exec.run import kernels_on
 from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.open_batch import is_fixed_at_one, open_batch
 from gradtool.training.options import BATCH, TrainOptions
-from gradtool.training.schedules import Schedule, schedule
+from gradtool.training.schedules import CONSTANT, Schedule, schedule
 from gradtool.workloads.names import kernels_of
 
 
@@ -85,14 +85,22 @@ def sized(
     return replace(options, batch=batch, micro_batches=found)
 
 
-def rates_of(first: float, options: TrainOptions, steps: int | None, source: str) -> Schedule:
+def rates_of(
+    first: float, options: TrainOptions, steps: int | None, source: str, *, evaluates: bool
+) -> Schedule:
     """The learning rates of a training, which begin at `first` where the options name none.
 
     Raises:
-        UsageError: the schedule needs the number of steps, and data from the source do not tell it.
+        UsageError: the schedule needs the number of steps, and data from the source do not tell it;
+            or it needs evaluations, and there are none.
     """
     rate = first if options.lr is None else options.lr
-    rates = schedule(options.schedule, rate, warmup=options.warmup, steps=steps or 0)
+    text, warmup = options.schedule or CONSTANT, options.warmup or 0
+    rates = schedule(text, rate, warmup=warmup, steps=steps or 0)
+    if rates.how.watches and not evaluates:
+        raise UsageError(
+            f"the schedule {rates.shape} goes by evaluations: give --eval DATA, or --split"
+        )
     if rates.ends and steps is None:
         raise UsageError(
             f"the schedule {rates.shape} has to know the end: give steps, {source} does not tell "

@@ -152,7 +152,7 @@ class Trainer:
         return history
 
     def _prepared(self, data: Given, watcher: Watcher, fit: runs.FitOptions) -> Setup:
-        options, ranks = self._options, fit.group.size
+        options, ranks = runs.completed(self._options, fit), fit.group.size
         require_ranks(ranks, options.stages, options.shard, sync_batchnorm=options.sync_batchnorm)
         return prepared(
             self._recipe, options, data, fit.evaluate, fit.names or {}, watcher,

@@ -9,6 +9,7 @@ from trainings import drawn, examples, lines, load
 import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.training.callbacks import Watcher
+from gradtool.training.schedules import schedule
 
 DATA, TEST = examples(50), examples(21, 5)
 
@@ -89,7 +90,6 @@ def test_an_epoch_more_goes_on(tmp_path):
 
 
 OTHERS = {
-    "lr is 0.1 there and 0.2 here": {"lr": 0.2},
     "optimizer is adamw there and sgd here": {"optimizer": "sgd"},
     "seed is 0 there and 1 here": {"seed": 1},
     "batch is 8 there and 4 here": {"batch": 4},
@@ -101,6 +101,68 @@ OTHERS = {
     "x is float32[50, 6] there and float32[40, 6] here": {},
     "another training: model: ": {},
 }
+
+
+class Told(Watcher):
+    def __init__(self):
+        self.lines = []
+
+    def said(self, line):
+        self.lines.append(line)
+
+
+CHANGES = {
+    "lr 0.2 (0.1 before)": {"lr": 0.2},
+    "schedule linear@end=0.0 (cosine@end=0.0 before)": {"schedule": "linear"},
+    "warmup 3 (0 before)": {"warmup": 3},
+    "steps 12 (8 before)": {"steps": 12},
+    "steps none (8 before), epochs 2 (none before)": {"steps": None, "epochs": 2},
+    "every 4 (3 before)": {"every": 4},
+    "": {},
+}
+
+
+@pytest.mark.parametrize("said", CHANGES)
+def test_what_may_change_is_said_and_gone_on_with(said, tmp_path):
+    options = {"batch": 8, "steps": 8, "lr": 0.1, "schedule": "cosine", "every": 3}
+    with gt.Trainer(load(), **options) as trainer:
+        trainer.fit(DATA, evaluate=TEST, run=tmp_path, watcher=Stopping(4))
+    told, now = Told(), options | CHANGES[said]
+    with gt.Trainer(load(), **now) as trainer:
+        history = trainer.fit(DATA, evaluate=TEST, run=tmp_path, resume=True, watcher=told)
+
+    changed = [line for line in told.lines if "from here on" in line]
+    assert changed == ([f"from here on: {said}"] if said else [])
+    assert history.step == (now["steps"] or 12)
+    rates = [entry["lr"] for entry in lines(tmp_path / "metrics.jsonl") if "lr" in entry]
+    end = now["steps"] or 12
+    made = schedule(now["schedule"], now["lr"], warmup=now.get("warmup", 0), steps=end)
+    assert rates[4:] == [made(step) for step in range(4, end)]
+
+
+def test_what_nobody_names_stays_as_the_run_has_it(tmp_path):
+    options = {"batch": 8, "steps": 8, "lr": 0.1, "schedule": "step@every=3", "warmup": 2}
+    for folder in ("whole", "parts"):
+        watcher = Stopping(4) if folder == "parts" else None
+        with gt.Trainer(load(), **options, every=3) as trainer:
+            trainer.fit(DATA, evaluate=TEST, run=tmp_path / folder, watcher=watcher)
+    with gt.Trainer(load(), batch=8) as trainer:
+        trainer.fit(DATA, evaluate=TEST, run=tmp_path / "parts", resume=True)
+
+    whole, parts = (lines(tmp_path / folder / "metrics.jsonl") for folder in ("whole", "parts"))
+    assert whole == parts
+
+
+def test_a_schedule_that_is_code_is_not_taken_from_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rates_here.py").write_text("def f(step):\n    return 0.5\n")
+    with gt.Trainer(load(), batch=8, steps=8, schedule="rates_here:f") as trainer:
+        trainer.fit(DATA, run="run", watcher=Stopping(4))
+    with (
+        gt.Trainer(load(), batch=8) as trainer,
+        pytest.raises(UsageError, match=r"is code, rates_here:f: name it with --schedule"),
+    ):
+        trainer.fit(DATA, run="run", resume=True)
 
 
 @pytest.mark.sample(3)

@@ -13,7 +13,7 @@ TEXTS = [
     "constant", "linear", "linear@end=0.01", "cosine", "cosine@end=0.02", "polynomial@power=2",
     "polynomial@power=0.5,end=0.01", "step@every=7,gamma=0.5", "one-cycle",
     "one-cycle@rise=0.4,div=10,final-div=100", "one-cycle@rise=1", "one-cycle@rise=0",
-    "inverse-sqrt", "inverse-sqrt@scale=5",
+    "inverse-sqrt", "inverse-sqrt@scale=5", "reduce-on-plateau", "reduce-on-plateau@factor=0.5",
 ]  # fmt: skip
 
 
@@ -44,6 +44,9 @@ def test_warming_up_rises_on_a_line_to_where_the_shape_begins(text):
         ("step@gamma=x", "gamma='x' is no number"),
         ("one-cycle@rise=1.5", "rise='1.5'"),
         ("linear@end=nan", "end='nan'"),
+        ("reduce-on-plateau@factor=1", "factor='1' is no number that it can take"),
+        ("reduce-on-plateau@patience=1.5", "patience='1.5'"),
+        ("reduce-on-plateau@gamma=1", "it takes factor=0.1, patience=10"),
     ],
 )
 def test_what_is_no_schedule_is_one_line(text, said):
@@ -77,6 +80,7 @@ def of_torch(text, rate, warmup, steps):
             optimizer, rate, total_steps=left, pct_start=given["rise"], div_factor=given["div"],
             final_div_factor=given["final-div"], cycle_momentum=False,
         ),
+        "reduce-on-plateau": lambda: lr.ConstantLR(optimizer, 1.0, 1),
         "inverse-sqrt": lambda: lr.LambdaLR(
             optimizer, lambda t: (given["scale"] / (t + given["scale"])) ** 0.5
         ),
@@ -111,6 +115,13 @@ def test_rates_are_those_of_torch(text, warmup):
     made = schedule(text, 0.3, warmup=warmup, steps=STEPS)
 
     assert [made(step) for step in range(STEPS)] == pytest.approx(expected, rel=1e-11, abs=1e-15)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_shape_is_read_from_its_own_text(text):
+    made = schedule(text, 0.3, steps=STEPS)
+
+    assert schedule(made.text, 0.3, steps=STEPS) == made
 
 
 def test_every_shape_is_tried():
