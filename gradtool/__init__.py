@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from gradtool.reports.notebook import Compared, Explained, Frontier, Report
     from gradtool.session import Session
     from gradtool.shapes.inference import shape
+    from gradtool.training.callbacks import Watcher
     from gradtool.training.history import History
     from gradtool.training.trainer import Trainer
 
@@ -95,6 +96,7 @@ _HOMES = dict.fromkeys(
     "History": "gradtool.training.history",
     "Session": "gradtool.session",
     "Trainer": "gradtool.training.trainer",
+    "Watcher": "gradtool.training.callbacks",
     "kernel": "gradtool.ops.kernels",
     "merge_kit": "gradtool.kit.merge",
     "write_kit": "gradtool.kit.write",
@@ -152,6 +154,7 @@ __all__ = [
     "Unreachable",
     "UnsupportedGradient",
     "UsageError",
+    "Watcher",
     "compare",
     "composite",
     "explain",

@@ -125,6 +125,15 @@ def function_at(path: str) -> Callable[..., Any] | None:
     Raises:
         UsageError: the module cannot be imported, or has no such function.
     """
+    return object_at(path, "function", callable)  # type: ignore[no-any-return]
+
+
+def object_at(path: str, kind: str, fits: Callable[[Any], bool]) -> Any:
+    """What `pkg.mod:name` stands for, of a `kind` that `fits`; None if there is no such module.
+
+    Raises:
+        UsageError: the module cannot be imported, or has nothing that fits by that name.
+    """
     asked = code_in(path)
     if asked is None:
         return None
@@ -140,10 +149,10 @@ def function_at(path: str) -> Callable[..., Any] | None:
     except (Exception, SystemExit) as error:
         raise _not_imported(module, error) from error
     found = getattr(loaded, name, None)
-    if not callable(found):
+    if not fits(found):
         where = f" ({loaded.__file__})" if getattr(loaded, "__file__", None) else ""
-        raise UsageError(f"{module} has no function {name!r}{where}")
-    return found  # type: ignore[no-any-return]
+        raise UsageError(f"{module} has no {kind} {name!r}{where}")
+    return found
 
 
 def parameters_of(function: Callable[..., Any]) -> Mapping[str, Parameter]:

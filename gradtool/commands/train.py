@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.commands.results import Results
     from gradtool.ranks.group import Group
-    from gradtool.training.callbacks import Watcher
     from gradtool.training.graphs import Recipe
     from gradtool.training.history import History
-    from gradtool.training.timeline import Timeline
+    from gradtool.training.timeline import Span
     from gradtool.training.trainer import Trainer
     from gradtool.workloads.training import TrainingGraph
 
@@ -70,12 +70,6 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
     "--lora-adapter",
     is_flag=True,
     help="Write the adapters of --lora for themselves as well: MODEL.lora.onnx and .onnx_adapter.",
-)
-@click.option(
-    "--tensorboard",
-    metavar="DIR",
-    type=PATH,
-    help="Write events that TensorBoard draws into DIR as well.",
 )
 @click.option(
     "--trace",
@@ -129,7 +123,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.commands.kernels import available
     from gradtool.commands.results import Results, beside
     from gradtool.errors import Interrupted, UsageError
-    from gradtool.training.callbacks import Watchers
+    from gradtool.ranks.group import anywhere
     from gradtool.training.graphs import require_forward
     from gradtool.training.sizing import opened_for
     from gradtool.training.sources import parse_map
@@ -152,7 +146,6 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     loaded, said = opened_for(loaded, chosen)
     recipe = replace(recipe_of(call.reporter, loaded, wanted), said=said)
     follower = Follower(call.reporter)
-    watcher = Watchers(follower, *_events(options["tensorboard"], group))
     timeline = None if options["trace"] is None else Timeline(group)
     gc.freeze()
     gc.enable()
@@ -165,7 +158,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 run=folder,
                 resume=options["resume"],
                 fresh=options["force"],
-                watcher=watcher,
+                watcher=follower,
                 group=group,
                 timeline=timeline,
                 rehearse=results.rehearse,
@@ -174,8 +167,13 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
             if group.size > 1:
                 raise
             raise UsageError(results.kept(trainer, error)) from error
-        _finish(call, trainer, history, results, timeline, group, asked.source, options)
-        if history.ended == "interrupted":
+        is_cut = history.ended == "interrupted" and anywhere(group, heard.number is not None)
+        spans = None if timeline is None else timeline.gathered(group)
+        if group.rank == 0:
+            if not is_cut:
+                _finish(call, trainer, history, results, asked.source, options)
+            _write_trace(spans, asked.source, options)
+        if is_cut:
             follower.said(
                 f"stopped after step {history.step}, whose checkpoint is in {folder}: go on by the "
                 "same command with --resume"
@@ -194,42 +192,36 @@ def _finish(
     trainer: Trainer,
     history: History,
     results: Results,
-    timeline: Timeline | None,
-    group: Group,
     source: str,
     options: dict[str, Any],
 ) -> None:
-    """Write the trained weights, then the trace of all ranks.
+    """Write the trained weights, and tell how training went.
 
     Raises:
         UsageError: something could not be written, and where its weights are.
     """
     from gradtool.errors import UsageError
 
-    spans = None if timeline is None else timeline.gathered(group)
-    failed: list[str] = []
-    if group.rank == 0 and history.ended != "interrupted":
-        written, failed = results.write(trainer, history, resumed=options["resume"])
-        if not written and not failed:
-            call.reporter.say(
-                f"{results.folder}: is finished, and its results are there: nothing to do"
-            )
-        _show(call.reporter, history, written, options["form"], source)
+    written, failed = results.write(trainer, history, resumed=options["resume"])
+    if not written and not failed:
+        call.reporter.say(
+            f"{results.folder}: is finished, and its results are there: nothing to do"
+        )
+    _show(call.reporter, history, written, options["form"], source)
     if failed:
         again = "the same command with --resume writes what is missing, where it can be written"
         raise UsageError("; ".join((*failed, again)))
-    if group.rank == 0 and spans is not None:
-        from gradtool.commands.drawing import save
-        from gradtool.reports.timeline import timeline_trace
 
+
+def _write_trace(
+    spans: Sequence[Sequence[Span]] | None, source: str, options: dict[str, Any]
+) -> None:
+    """Write the trace of all ranks, if it is asked for."""
+    from gradtool.commands.drawing import save
+    from gradtool.reports.timeline import timeline_trace
+
+    if spans is not None:
         save({options["trace"]: timeline_trace(spans, source)}, force=options["force"])
-
-
-def _events(folder: str | None, group: Group) -> list[Watcher]:
-    """Writer of events for TensorBoard: on the first rank, if wanted."""
-    from gradtool.training.tensorboard import TensorBoard
-
-    return [TensorBoard(folder)] if folder is not None and group.rank == 0 else []
 
 
 def recipe_of(reporter: Reporter, loaded: ir.Model, options: GradOptions) -> Recipe:

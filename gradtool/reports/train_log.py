@@ -186,7 +186,10 @@ def numbers(found: Mapping[str, float]) -> str:
 
 def history_lines(history: Summary, written: Written) -> list[str]:
     """The result of a training, and the written files."""
-    ended = {"patience": "stopped: no evaluation was better", "steps": "done"}
+    ended = {
+        "patience": "stopped: no evaluation was better", "steps": "done",
+        "interrupted": "stopped by a callback",
+    }  # fmt: skip
     skipped = f", {history.skipped} skipped" if history.skipped else ""
     last = f": the last loss is {history.losses[-1]:.5g}" if history.losses else ""
     found = [f"{ended[history.ended]} after step {history.step}{skipped}{last}"]

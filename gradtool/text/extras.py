@@ -11,6 +11,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "cuda13": ("cupy-cuda13x>=14",), "image": ("pillow>=10",),
     "audio": ("soundfile>=0.12",), "data": ("pyarrow>=15",),
     "mpi": ("mpi4py>=4", "mpich>=4.3"), "tensorboard": ("tensorboardX>=2.6",),
+    "wandb": ("wandb>=0.19",), "mlflow": ("mlflow>=3",),
 })  # fmt: skip
 
 

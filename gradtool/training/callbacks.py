@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtool.errors import UserCodeError
-from gradtool.plugins import place_of, require_call, user_code
+from gradtool.errors import UsageError, UserCodeError
+from gradtool.plugins import object_at, place_of, require_call, user_code
 
 if TYPE_CHECKING:
     from gradtool.training.fit import Fit
@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 class Begun:
     """What is about to be done.
 
-    `steps` are all of them, None where only the data know; `first` are done already.  `planned`
-    are the bytes of the arena, None until a batch has told the sizes.
+    Attributes:
+        steps: all of them, None where only the data know.
+        first: the steps that are done already.
+        per_epoch: the steps of an epoch, None where only the data know.
+        batch: the examples of a step, None where only the data know.
+        micro_batches: in how many parts a step is computed.
+        run: the folder of checkpoints, None without one.
+        options: what decides the steps, by name: optimizer, rate, schedule, seed and the like.
     """
 
     steps: int | None
@@ -31,31 +37,47 @@ class Begun:
     per_epoch: int | None
     batch: int | None
     micro_batches: int
+    run: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Watcher:
-    """Hears everything, and does nothing about it."""
+    """Hears of a training as it goes on; a subclass has the methods that it needs.
+
+    Steps are counted from 1 and over runs that were resumed, epochs from 0.
+
+    Example:
+        class Patient(gt.Watcher):
+            def stepped(self, step, epoch, loss, rate, planned):
+                self.loss = loss
+
+            def stops(self):
+                return self.loss < 0.1
+
+        with gt.Trainer("samples/cnn.onnx", steps=2, batch=4) as trainer:
+            trainer.fit("samples/cnn.npz", watcher=Patient())
+    """
 
     def begun(self, begun: Begun) -> None:
         """The first step is next."""
 
     def tries(self, micro_batches: int, examples: int) -> None:
-        """A step in so many parts of so many examples is planned for a memory."""
+        """A step in `micro_batches` parts of `examples` each is planned for a memory."""
 
     def fitted(self, fit: Fit) -> None:
         """It is settled how a memory is kept to."""
 
     def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
-        """A step is done, in an arena of `planned` bytes."""
+        """A step is done, at a learning rate, in an arena of `planned` bytes."""
 
     def skipped(self, step: int, scale: float) -> None:
         """A step has updated nothing, because a gradient was infinite at a loss scale."""
 
     def evaluated(self, step: int, found: Mapping[str, float], *, best: bool) -> None:
-        """The model was evaluated."""
+        """The model was evaluated: `found` has its numbers by metric; whether none was better."""
 
     def saved(self, step: int, path: Path) -> None:
-        """A checkpoint was written."""
+        """A checkpoint was written, whose JSON is at `path`."""
 
     def said(self, line: str) -> None:
         """Something people should hear."""
@@ -64,7 +86,7 @@ class Watcher:
         """Training is over, whatever has ended it."""
 
     def stops(self) -> bool:
-        """Whether somebody has asked to stop; asked after each step."""
+        """Whether training shall stop, with a checkpoint; asked after each step."""
         return False
 
 
@@ -100,6 +122,29 @@ def _to_all(name: str) -> Callable[..., None]:
 
 for _name in HEARD:
     setattr(Watchers, _name, _to_all(_name))
+
+
+def callback(text: str) -> Watcher:
+    """The watcher that `module:name` is, or makes when it is called without arguments.
+
+    Raises:
+        UsageError: there is no such module or name.
+        UserCodeError: it raises, takes arguments, or is no `Watcher`.
+    """
+    what = f"--callback {text}"
+    found = made = object_at(text, "class or Watcher", lambda each: each is not None)
+    if found is None:
+        module = text.partition(":")[0]
+        raise UsageError(f"{what}: no module {module!r}: give PKG.MOD:NAME")
+    if callable(found) and not isinstance(found, Watcher):
+        require_call(what, found)
+        with user_code(what, found):
+            made = found()
+    if not isinstance(made, Watcher):
+        raise UserCodeError(
+            f"{what}: {made!r:.60} is no gradtool.Watcher, nor a class of one{place_of(found)}"
+        )
+    return made
 
 
 def _is_own(watcher: Watcher) -> bool:

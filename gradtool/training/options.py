@@ -89,6 +89,13 @@ class TrainOptions(DataOptions):
     checkpoint_every: int | None = option(
         "whole", None, "Write a checkpoint after every N steps.", least=1, metavar="N",
         shown="after each epoch; one precedes each evaluation", group="Results")  # fmt: skip
+    log: Sequence[str] = option(
+        "texts", (), "Tell a package of losses, rates and evaluations: tensorboard[:DIR], "
+        "wandb[:PROJECT] or mlflow[:EXPERIMENT].", metavar="NAME[:WHERE]",
+        group="Results")  # fmt: skip
+    callback: Sequence[str] = option(
+        "texts", (), "Tell a gradtool.Watcher of yours of each step; it may stop training.",
+        metavar="PKG.MOD:CLASS", group="Results")  # fmt: skip
     keep: int = option("whole", 2, "Keep the N newest checkpoints, and the best.", least=1,
                        metavar="N", group="Results")  # fmt: skip
     shard: Literal["none", "optimizer", "gradients"] = option(

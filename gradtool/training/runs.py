@@ -18,9 +18,9 @@ from gradtool.errors import UsageError
 from gradtool.io import contained
 from gradtool.io.documents import write_document
 from gradtool.ranks.group import ALONE, Group
-from gradtool.training import checkpoints, resuming
+from gradtool.training import checkpoints, loggers, resuming
 from gradtool.training import journal as journals
-from gradtool.training.callbacks import Watcher
+from gradtool.training.callbacks import Watcher, callback
 from gradtool.training.checkpoints import Checkpoint, Folder, Records, remove
 from gradtool.training.evaluating import require_parts
 from gradtool.training.journal import Journal
@@ -144,6 +144,18 @@ def completed(options: TrainOptions, fit: FitOptions) -> TrainOptions:
     return options if of is None else resuming.completed(options, of)
 
 
+def watchers(options: TrainOptions, fit: FitOptions) -> list[Watcher]:
+    """Who hears of a training: on the first rank packages and code that options name, too.
+
+    Raises:
+        UsageError: there is no such package or code.
+    """
+    told = fit.watcher or Watcher()
+    if fit.group.rank:
+        return [told]
+    return [*map(loggers.logger, options.log), *map(callback, options.callback), told]
+
+
 def begun(setup: Setup, watcher: Watcher, options: FitOptions) -> Begun:
     """Find where a training goes on, or make room for it; nothing is written before all is found.
 
@@ -219,3 +231,4 @@ def _clear(folder: Folder, *, fresh: bool) -> None:
         raise UsageError(
             f"{folder.path}: holds a training: go on with it by resume, or name another"
         )
+    remove(folder.path / loggers.IDS)

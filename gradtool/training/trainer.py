@@ -136,7 +136,7 @@ class Trainer:
         group, timeline = options.group, options.timeline
         writes = options.run if group.rank == 0 else None
         with stopping.listening() as asked, runs.held(writes):
-            watcher = Watchers(options.watcher or Watcher(), asked)
+            watcher = Watchers(*runs.watchers(self._options, options), asked)
             setup = self._prepared(data, watcher, options)
             begun = runs.begun(setup, watcher, options)
             self._folder = begun.folder
@@ -194,7 +194,7 @@ class Trainer:
             server=opened.server,
             timeline=timeline,
         )
-        watcher.begun(_begun(setup, opened.progress))
+        watcher.begun(_begun(setup, opened.progress, self._folder))
         with together(group):
             if loop.evaluator is not None:
                 loop.evaluator.rehearse()
@@ -317,11 +317,13 @@ class Trainer:
         self.close()
 
 
-def _begun(setup: Setup, progress: Progress) -> Begun:
+def _begun(setup: Setup, progress: Progress, folder: Folder | None) -> Begun:
     return Begun(
         steps=setup.steps,
         first=progress.step,
         per_epoch=setup.order.batches if setup.order else None,
         batch=setup.order.size if setup.order else None,
         micro_batches=setup.options.micro_batches,
+        run=None if folder is None else folder.path,
+        options=setup.told(),
     )

@@ -47,7 +47,7 @@ def test_the_walk_knows_every_option(command):
     left = {"device", "threads"} if command in ("run", "recompute", "train") else set()
     if command == "train":
         left |= {"data", "ranks", "deterministic", "timeout", "shard", "sync_batchnorm"}
-        left |= {"stages", "tensorboard", "shard_tables", "staleness"}
+        left |= {"stages", "log", "callback", "shard_tables", "staleness"}
         left |= set(options_of(DataOptions)) - {"split"}  # of tables, images and recordings
     left |= {"force"} if command == "init" else set()
     left |= set(SIZES) if command == "run" else set()

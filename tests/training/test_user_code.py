@@ -29,6 +29,7 @@ PLACES = {
     "--loss": "op, y",
     "--metric": "outputs, batch",
     "--schedule": "step",
+    "--callback": "",
 }  # fmt: skip
 YIELDS = {
     "raises": "raise RuntimeError('no')",
@@ -93,6 +94,74 @@ def test_a_mistake_in_a_callback_names_its_file_and_line(tmp_path, name, mistake
         is_wrong = heard_here and (mistake != "none" or name == "stops")
         with said if is_wrong else nullcontext():
             trainer.fit(data, evaluate=data, run=tmp_path / "r", watcher=watcher)
+
+
+NAMED = """import gradtool as gt
+
+class Ends(gt.Watcher):
+    def __init__(self, at=3):
+        self.at, self.step = at, 0
+
+    def begun(self, begun):
+        print("begun", begun.options["lr"], begun.run)
+
+    def stepped(self, step, epoch, loss, rate, planned):
+        self.step = step
+
+    def stops(self):
+        return self.step == self.at
+
+sooner = Ends(2)
+class Other: ...
+number = 3
+"""
+
+
+@pytest.fixture
+def called(run, tmp_path, monkeypatch):
+    """Train with callbacks of a module."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.onnx").write_bytes(proto().SerializeToString())
+    np.savez(tmp_path / "data.npz", **examples(8))
+    (tmp_path / "watchers_here.py").write_text(NAMED)
+
+    def train(*names):
+        line = ("net.onnx", "--data", "data.npz", "--batch", "4", "--steps", "6", "--lr", "0.5")
+        return run("train", *line, *(word for name in names for word in ("--callback", name)))
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("names", "last"),
+    [(["Ends"], 3), (["sooner"], 2), (["Ends", "sooner"], 2)],
+)
+def test_a_class_or_an_instance_is_told_and_may_stop(called, tmp_path, names, last):
+    outcome = called(*(f"watchers_here:{name}" for name in names))
+
+    assert outcome.code == 0
+    assert outcome.out.count("begun 0.5 net.train") == len(names)
+    assert f"stopped by a callback after step {last}" in outcome.out
+    assert max(path.name for path in tmp_path.glob("net.train/*.json")) == f"step-{last:08}.json"
+    assert (tmp_path / "net.trained.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("watchers_here:Other", "is no gradtool.Watcher, nor a class of one"),
+        ("watchers_here:number", "3 is no gradtool.Watcher"),
+        ("watchers_here:absent", "watchers_here has no class or Watcher 'absent'"),
+        ("no_such_module:Ends", "no module 'no_such_module'"),
+        ("Ends", "no module 'Ends': give PKG.MOD:NAME"),
+    ],
+)
+def test_what_is_no_callback_is_one_line(called, tmp_path, name, said):
+    outcome = called(name)
+
+    assert outcome.code == 2
+    assert said in outcome.err.splitlines()[-1]
+    assert not (tmp_path / "net.train").exists()
 
 
 def test_a_mistake_within_a_package_names_the_function():
