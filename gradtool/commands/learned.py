@@ -66,17 +66,24 @@ def _refuse(call: Call, paths: Sequence[str]) -> None:
 
 
 def _read(path: str) -> Run:
+    import numpy as np
+
     from gradtool.reports.learning import Run
-    from gradtool.training import journal
+    from gradtool.training import checkpoints, journal
 
     file = Path(path) / journal.NAME
     if not file.is_file():
         raise UsageError(f"{path}: no training is there: it has no {journal.NAME}")
-    return Run.of(path, journal.read(file))
+    made = Run.of(path, journal.read(file))
+    found = checkpoints.best_tables(Path(path))
+    if found is not None:
+        made.at, made.tables = found[0], {n: np.array(table) for n, table in found[1].items()}
+    return made
 
 
 def _draw(reporter: Reporter, run: Run, *, titled: bool) -> None:
     from gradtool.reports.learning import LINEAR
+    from gradtool.reports.predictions import small_tables
     from gradtool.text.plot import plot
 
     for name, points in run.curves().items():
@@ -88,3 +95,5 @@ def _draw(reporter: Reporter, run: Run, *, titled: bool) -> None:
         linear, unicode = name in LINEAR, reporter.draws()
         for line in plot(title, points, WIDTH, height, linear=linear, unicode=unicode):
             reporter.line(f" {line}")
+    titles = {f"{run.name}: {n}" if titled else n: table for n, table in run.tables.items()}
+    reporter.tables(small_tables(run.at, titles))

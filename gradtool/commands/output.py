@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
@@ -63,6 +63,15 @@ class Reporter:
                 tables.render(table, stdout_console(self.color))
             return
         self.text(tables.csv(table) if form == "csv" else tables.markdown(table))
+
+    def tables(self, found: Iterable[Table | str]) -> None:
+        """Tables of a result for people, each below an empty line; a text is a line."""
+        for each in found:
+            self.line("")
+            if isinstance(each, str):
+                self.line(each)
+            else:
+                self.table(each)
 
     def text(self, text: str) -> None:
         """A result as a text of its own, with its line ends."""

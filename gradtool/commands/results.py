@@ -13,6 +13,7 @@ from gradtool.errors import GradtoolError, UsageError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from gradtool.training.checkpoints import Best
     from gradtool.training.history import History
     from gradtool.training.trainer import Trainer
 
@@ -108,13 +109,13 @@ class Results:
         that is `resumed` was finished, what is there already stays.
         """
         stays = resumed and not history.losses and not self.force
-        best = history.best if self.best else None
-        step = history.step if best is None else best.step
         written: Written = {}
         failed: list[str] = []
         for what, path in self.models.items():
             if stays and all(map(os.path.lexists, self._files_of(what))):
                 continue
+            best = _best(history, what) if self.best else None
+            step = history.step if best is None else best.step
             how: Any = {"best": best is not None, "force": self.force or stays}
             try:
                 if what == "lora":
@@ -155,6 +156,11 @@ class Results:
         if place is None:
             return f"{which} could not be written anywhere either"
         return f"{which} are kept in {place}"
+
+
+def _best(history: History, what: str) -> Best | None:
+    """The evaluation whose weights a result has: of means that of the means."""
+    return (history.best_ema if what == "ema" else None) or history.best
 
 
 def beside(source: str, what: str, suffix: str = ".onnx", flag: str = "-o") -> str:

@@ -261,10 +261,12 @@ def _show(
     form: str,
     source: str,
 ) -> None:
-    from gradtool.reports import train_log
+    from gradtool.reports import predictions, train_log
 
     if form == "json":
         reporter.json(train_log.history_json(history, written, source))
         return
     for text in train_log.history_lines(history, written):
         reporter.line(text)
+    step = written["trained"][2] if "trained" in written else history.step
+    reporter.tables(predictions.small_tables(step, history.tables.get(step, {})))

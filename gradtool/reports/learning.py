@@ -29,6 +29,10 @@ class RunRecord(TypedDict):
         dict[str, list[Point]],
         "By name, pairs of a step, from 1, and a number, null where it was not finite.",
     ]
+    tables: Annotated[
+        dict[str, list[list[int]]],
+        "Of the best evaluation, by metric counts by label, a row each, and by prediction.",
+    ]
 
 
 class RunsDocument(TypedDict):
@@ -40,7 +44,10 @@ class RunsDocument(TypedDict):
 
 @dataclass
 class Run:
-    """A training: `losses` and `rates` by step, `metrics` by name of those that were evaluated."""
+    """A training: `losses` and `rates` by step, `metrics` by name of those that were evaluated.
+
+    `tables` are confusion matrices of the best evaluation, which was `at` a step.
+    """
 
     name: str
     losses: list[Point] = field(default_factory=list)
@@ -49,6 +56,8 @@ class Run:
     metrics: dict[str, list[Point]] = field(default_factory=dict)
     epochs: int = 0
     skipped: int = 0
+    at: int = 0
+    tables: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, entries: Iterable[Mapping[str, Any]]) -> Run:
@@ -137,6 +146,7 @@ def _run_json(run: Run) -> RunRecord:
         "skipped": run.skipped,
         "last_loss": run.last,
         "curves": run.curves(),
+        "tables": {name: table.tolist() for name, table in run.tables.items()},
     }
 
 

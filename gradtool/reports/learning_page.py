@@ -15,8 +15,10 @@ from gradtool.reports.pictures import (
     picture,
     pictures_page,
     round_numbers,
+    section,
     shown,
 )
+from gradtool.reports.predictions import confusion_svg
 from gradtool.text.layout import Column
 from gradtool.text.plot import RATIO
 from gradtool.text.table import Table
@@ -38,7 +40,14 @@ def learning_page(runs: Sequence[Run]) -> str:
         TITLE if len(runs) > 1 else f"{TITLE}: {runs[0].name}",
         f"{count(sum(run.steps for run in runs), 'step')} in all",
         ("Runs", runs_table(runs)),
-        [_section(name, [(r.name, r.curves().get(name, [])) for r in runs]) for name in names],
+        [
+            *(_section(name, [(r.name, r.curves().get(name, [])) for r in runs]) for name in names),
+            *(
+                section(f"{run.name}: {name} at step {run.at}", confusion_svg({name: table}))
+                for run in runs
+                for name, table in run.tables.items()
+            ),
+        ],
         [(_style(n), run.name) for n, run in enumerate(runs)] if len(runs) > 1 else (),
     )
 

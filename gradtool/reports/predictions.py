@@ -17,6 +17,7 @@ Array = np.ndarray[Any, Any]
 CONFUSION = "confusion"
 CELL, SIDE = 44, 56  # of the picture: a class, and the room for its names
 SMALLEST = 600  # pixels that all cells of many classes take together
+MOST = 30  # classes of a table between lines about other things
 
 
 class Predictions(Protocol):
@@ -89,6 +90,16 @@ def tables(metrics: Mapping[str, Any]) -> Iterator[Table]:
                 for label, row in enumerate(matrix)
             )
             yield Table(columns, rows, title=f"{name}: labels by row, predictions by column")
+
+
+def small_tables(step: int, metrics: Mapping[str, Array]) -> Iterator[Table | str]:
+    """The confusion matrices of an evaluation; a line in place of one with very many classes."""
+    for name, matrix in metrics.items():
+        if len(matrix) > MOST:
+            told = f"{len(matrix)} classes: gradtool report RUN --html draws it"
+            yield f"{name} at step {step}: {told}"
+        else:
+            yield from tables({f"{name} at step {step}": matrix})
 
 
 def confusion_svg(metrics: Mapping[str, Any]) -> str:

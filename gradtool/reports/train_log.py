@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol, TypedDict
+from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 from gradtool.text.json_schema import Count, Keywords, Positive
 from gradtool.text.layout import Column
@@ -68,6 +68,8 @@ class Summary(Protocol):
     def ended(self) -> Ended: ...
     @property
     def fit(self) -> Chosen | None: ...
+    @property
+    def tables(self) -> Mapping[int, Mapping[str, Any]]: ...
 
 
 class CandidateRecord(TypedDict):
@@ -111,6 +113,13 @@ EvaluationRecord = Annotated[
 ]
 
 
+class TablesRecord(TypedDict):
+    """Counts by label, a row each, and by prediction, of an evaluation."""
+
+    step: Count
+    tables: Annotated[dict[str, list[list[Count]]], "By metric."]
+
+
 class TrainDocument(TypedDict):
     """A training."""
 
@@ -120,6 +129,9 @@ class TrainDocument(TypedDict):
     ended: Annotated[Ended, "Why training ended."]
     loss: Annotated[float | None, "That of the last step; null if none was taken now."]
     evaluations: Annotated[list[EvaluationRecord], "Each metric by its name."]
+    tables: Annotated[
+        list[TablesRecord], "Of the best evaluation and the last: --metric confusion."
+    ]
     fit: Annotated[FitRecord | None, "How a memory is kept to; null without --memory."]
     best: Annotated[BestRecord | None, "The best evaluation; null without --eval."]
     written: Annotated[
@@ -258,6 +270,10 @@ def history_json(history: Summary, written: Written, source: str) -> TrainDocume
         "evaluations": [
             {"step": step, **{name: _finite(value) for name, value in found.items()}}
             for step, found in history.evaluations
+        ],
+        "tables": [
+            {"step": step, "tables": {name: table.tolist() for name, table in tables.items()}}
+            for step, tables in sorted(history.tables.items())
         ],
         "fit": _fit_json(history.fit),
         "best": None if best is None else {"step": best.step, "value": best.value},

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -162,7 +164,7 @@ class StateAccess:
         self, held: Mapping[str, np.ndarray[Any, Any]], *, averages: bool
     ) -> dict[str, np.ndarray[Any, Any]]:
         self._require_open()
-        of = self._averages() if averages else {}
+        of = self.averages if averages else {}
         pairs = [(name, of.get(name, name)) for name in self._whole.graph.initializers]
         return {
             name: held[source] if source in held else self._value(source, copy=False)
@@ -171,7 +173,37 @@ class StateAccess:
             and (source in held or source in self._store.layout)
         }  # fmt: skip
 
-    def _averages(self) -> dict[str, str]:
+    @contextmanager
+    def averaged(self, others: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
+        """Parameters and the means that the graph keeps have changed places within the block.
+
+        Args:
+            others: means by name that are not held here as a whole; what lies in them changes.
+
+        Raises:
+            UsageError: there are no averages, or the session is closed.
+        """
+        self._require_open()
+        pairs = [
+            (held, others[mean] if mean in others else self._mean(mean))
+            for name, mean in self.averages.items()
+            if (held := self._store.value(name)) is not None
+        ]
+        _exchange(pairs)
+        try:
+            yield
+        finally:
+            _exchange(pairs)
+
+    def _mean(self, name: str) -> Any:
+        """A mean where it lies; a copy before any step has run."""
+        held = self._store.value(name)
+        if held is not None:
+            return held
+        return self._store.device.of_host(np.array(self._value(name, copy=True)))
+
+    @property
+    def averages(self) -> dict[str, str]:
         """By parameter, the state with its mean.
 
         Raises:
@@ -233,6 +265,14 @@ class StateAccess:
     def _require_open(self) -> None:
         if not self._is_open:
             raise UsageError("the session is closed: open another one")
+
+
+def _exchange(pairs: Iterable[tuple[Any, Any]]) -> None:
+    """Let arrays have the numbers of each other, one pair at a time."""
+    for first, second in pairs:
+        kept = first.copy()
+        first[...] = second
+        second[...] = kept
 
 
 def is_only_updated(model: ir.Model, name: str) -> bool:

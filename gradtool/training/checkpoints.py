@@ -48,7 +48,8 @@ class Progress:
     `stale` are evaluations since the best one, `skipped` the steps that updated nothing; `scale`
     and `steady` are the dynamic loss scale, and how many steps it has held.  With `due`, the
     weights of this step are to be evaluated yet.  `plateau` is where the rate stands by
-    evaluations, where it goes by them.
+    evaluations, where it goes by them.  `best_ema` is the best evaluation of the means of weights;
+    `tables` are the tables of counts of an evaluation of this step, by metric.
     """
 
     step: int = 0
@@ -60,6 +61,13 @@ class Progress:
     steady: int = 0
     due: bool = False
     plateau: Plateau | None = None
+    best_ema: Best | None = None
+    tables: Mapping[str, list[list[int]]] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> set[int]:
+        """The steps whose weights are best."""
+        return {best.step for best in (self.best, self.best_ema) if best is not None}
 
     def is_done(self, steps: int | None, epochs: int | None, patience: int | None) -> bool:
         """Whether a training of so many steps or epochs has none left."""
@@ -150,6 +158,15 @@ class Folder:
             raise UsageError(f"{path}: is damaged: it does not say how far the journal went")
         return Checkpoint(path, of, progress, found.stored, Mark(size, hashed))
 
+    def tables(self, step: int) -> Mapping[str, list[list[int]]]:
+        """The tables of the evaluation of a step that has a checkpoint.
+
+        Raises:
+            UsageError: it is damaged.
+        """
+        path = self._stem(step).with_suffix(SUFFIX)
+        return _progress(path, read(path)).tables
+
     def clear(self) -> None:
         """Remove all checkpoints.
 
@@ -173,7 +190,7 @@ class Folder:
     def _tidy(self, progress: Progress, keep: int) -> None:
         """Remove what nobody goes back to, and tensors that a process left without their JSON."""
         steps = self.steps()
-        kept = {*steps[-keep:], *([progress.best.step] if progress.best else [])}
+        kept = {*steps[-keep:], *progress.kept}
         for step in steps:
             if step not in kept:
                 remove(self._stem(step).with_suffix(SUFFIX))
@@ -205,6 +222,23 @@ def newest(folder: Path) -> dict[str, Any] | None:
     """
     steps = Folder(folder, {}).steps()
     return read(folder / f"{PREFIX}{steps[-1]:08}{SUFFIX}") if steps else None
+
+
+def best_tables(folder: Path) -> tuple[int, Mapping[str, list[list[int]]]] | None:
+    """The tables of the best evaluation of a run, and its step; None where there are none.
+
+    Raises:
+        UsageError: a checkpoint is damaged.
+    """
+    held = Folder(folder, {})
+    steps = held.steps()
+    if not steps:
+        return None
+    path = folder / f"{PREFIX}{steps[-1]:08}{SUFFIX}"
+    best = _progress(path, read(path)).best
+    step = best.step if best is not None and best.step in steps else steps[-1]
+    tables = held.tables(step)
+    return (step, tables) if tables else None
 
 
 @dataclass(frozen=True)
@@ -270,7 +304,8 @@ def _digest(path: Path) -> str:
 
 def _progress(path: Path, document: Mapping[str, Any]) -> Progress:
     """What a document says, if it says all of it."""
-    place, best, plateau = (document.get(key) for key in ("place", "best", "plateau"))
+    place, plateau, tables = (document.get(key) for key in ("place", "plateau", "tables"))
+    bests = {key: document.get(key) for key in ("best", "best_ema")}
     whole, due = ("step", "stale", "skipped", "steady"), document.get("due", False)
     if not (
         isinstance(due, bool)
@@ -278,22 +313,35 @@ def _progress(path: Path, document: Mapping[str, Any]) -> Progress:
         and is_number(document.get("scale"))
         and isinstance(place, dict)
         and all(is_whole(place.get(key)) for key in ("epoch", "batch"))
-        and (best is None or _is_best(best))
+        and all(best is None or _is_best(best) for best in bests.values())
+        and (tables is None or _are_tables(tables))
         and (plateau is None or _is_plateau(plateau))
     ):
         raise UsageError(f"{path}: is damaged: it does not say where training stands")
     return Progress(
         place=Place(place["epoch"], place["batch"]),
-        best=None if best is None else Best(best["step"], float(best["value"])),
+        tables=tables or {},
         scale=float(document["scale"]),
         due=due,
         plateau=None if plateau is None else Plateau(**plateau),
         **{key: document[key] for key in whole},
+        **{k: None if b is None else Best(b["step"], float(b["value"])) for k, b in bests.items()},
     )
 
 
 def _is_best(found: object) -> bool:
     return isinstance(found, dict) and is_whole(found.get("step")) and is_number(found.get("value"))
+
+
+def _are_tables(found: object) -> bool:
+    return isinstance(found, dict) and all(
+        isinstance(table, list)
+        and all(
+            isinstance(row, list) and len(row) == len(table) and all(map(is_whole, row))
+            for row in table
+        )
+        for table in found.values()
+    )
 
 
 def _is_plateau(found: object) -> bool:

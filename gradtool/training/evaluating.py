@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from gradtool.errors import UsageError
 from gradtool.ranks.group import Group
 from gradtool.session import Session
 from gradtool.training.counting import Counter
 from gradtool.training.evaluation import Evaluator
 from gradtool.training.setup import Setup
+from gradtool.training.sharding import Shard
 from gradtool.training.stages import PipelinePosition
 
 
@@ -40,6 +44,22 @@ def counter_for(setup: Setup, which: int) -> Counter | None:
     if not setup.graphs.parts.inputs:
         return None
     return Counter(setup.graphs, setup.data[which])
+
+
+def of_means(
+    evaluator: Evaluator, session: Session, shard: Shard | None, group: Group
+) -> dict[str, Any]:
+    """Each metric of the means of weights, as `ema NAME`; weights are as before afterwards.
+
+    Means that ranks have pieces of are put together on each.
+    """
+    joined = {}
+    if shard is not None:
+        means = {n: w for n, w in shard.state.items() if n in session.averages.values()}
+        held = session.values(copy=False)
+        joined = replace(shard, state=means).joined(group, {n: held[n] for n in means if n in held})
+    with session.averaged(joined):
+        return {f"ema {name}": value for name, value in evaluator().items()}
 
 
 def evaluator_for(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from typing import Any
 
+import numpy as np
+
 from gradtool.errors import UsageError
 from gradtool.passes.loss_parts import LossParts
 from gradtool.ranks.group import ALONE, Group
@@ -38,8 +40,10 @@ class Evaluator:
     tells: bool = True
     _counted: list[Counted] = field(default_factory=list)
 
-    def __call__(self) -> dict[str, float]:
-        """Each metric over all examples; each rank computes its share of the batches.
+    def __call__(self) -> dict[str, Any]:
+        """Each metric over all examples, a number or a table `[C, C]` of counts.
+
+        Each rank computes its share of the batches.
 
         Raises:
             UsageError: there are none, or a metric has nothing to count.
@@ -94,12 +98,12 @@ class Evaluator:
         for turn in zip_longest(*each):
             yield from (states for states in turn if states is not None)
 
-    def _finished(self, metric: Metric, accumulator: Accumulator) -> float:
+    def _finished(self, metric: Metric, accumulator: Accumulator) -> Any:
         found = accumulator.value()
         if found is None:
             source = self.data.source.source
             raise UsageError(f"{source}: nothing to evaluate: {metric.name} counts no example")
-        return float(found)
+        return np.asarray(found, np.int64) if metric.is_table else float(found)
 
     def _count(self) -> Counted | None:
         """The sums of data over all examples."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from gradtool.training.checkpoints import Best
 from gradtool.training.fit import Fit
@@ -18,6 +20,8 @@ class History:
         losses: those of the steps that were taken now.
         evaluations: pairs of a step and its numbers by name.
         best: the step of the best evaluation, where there was one.
+        best_ema: the same of the means of weights, where the training keeps some.
+        tables: by the step of the last evaluation and of the best, tables of counts by metric.
         skipped: how many steps were left out, for gradients that are not finite.
         ended: why it did: `steps`, `patience` or `interrupted`.
         fit: how a memory was kept to, where one was.
@@ -35,6 +39,8 @@ class History:
     skipped: int
     ended: End
     fit: Fit | None = None
+    best_ema: Best | None = None
+    tables: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         last = f", loss {self.losses[-1]:.4g}" if self.losses else ""

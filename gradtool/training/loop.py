@@ -21,10 +21,11 @@ from gradtool.training.checkpoints import Best, Progress, Records
 from gradtool.training.checks import has_nan
 from gradtool.training.counting import Counter
 from gradtool.training.data import Arrays, BoundDataset
+from gradtool.training.evaluating import of_means
 from gradtool.training.evaluation import Evaluator
 from gradtool.training.graphs import Graphs
 from gradtool.training.lengths import Lengths
-from gradtool.training.metrics import Metric
+from gradtool.training.metrics import Metric, deciding
 from gradtool.training.options import TrainOptions
 from gradtool.training.prefetch import Prefetched
 from gradtool.training.reduction import Reducer, require_same
@@ -212,7 +213,8 @@ class Loop:
     def _move_on(self, *, is_last: bool) -> None:
         place = self.progress.place
         following = Place(place.epoch + 1) if is_last else replace(place, batch=place.batch + 1)
-        self.progress = replace(self.progress, step=self.progress.step + 1, place=following)
+        done = self.progress.step + 1
+        self.progress = replace(self.progress, step=done, place=following, tables={})
 
     # --------------------------------------------------------------- between steps
 
@@ -238,16 +240,20 @@ class Loop:
         """Evaluate the weights of now, of which there is a checkpoint, and note in it how good."""
         assert self.evaluator is not None  # noqa: S101 - asked only with one
         with self._drawn("nodes", "evaluate"):
-            found, step = self.evaluator(), self.progress.step
-        value, metric = found[self.metrics[0].name], self.metrics[0]
-        best = self.progress.best
-        sign = -1 if metric.higher else 1
-        improved = math.isfinite(value) and (best is None or sign * value < sign * best.value)
-        if improved:
-            self.progress = replace(self.progress, best=Best(step, value), stale=0, due=False)
-        else:
-            self.progress = replace(self.progress, stale=self.progress.stale + 1, due=False)
-        self._watch(value, step)
+            every, step = self.evaluator(), self.progress.step
+            if self.options.ema is not None and self.server is None:
+                every |= of_means(self.evaluator, self.session, self.shard, self.group)
+        found = {name: value for name, value in every.items() if isinstance(value, float)}
+        tables = {n: v.tolist() for n, v in every.items() if n not in found}
+        name, before = deciding(self.metrics).name, self.progress
+        best = self._better(before.best, found[name])
+        best_ema = self._better(before.best_ema, found.get(f"ema {name}"))
+        improved = best is not before.best
+        stale = 0 if improved or best_ema is not before.best_ema else before.stale + 1
+        self.progress = replace(
+            before, best=best, best_ema=best_ema, stale=stale, due=False, tables=tables
+        )
+        self._watch(found[name], step)
         self.evaluations.append((step, found))
         if self.records is not None:
             epoch = self.progress.place.epoch
@@ -255,12 +261,20 @@ class Loop:
         self.watcher.evaluated(step, found, best=improved)
         self.save()
 
+    def _better(self, best: Best | None, value: float | None) -> Best | None:
+        """The better one of the best evaluation so far and one of now, if there is any."""
+        if value is None or not math.isfinite(value):
+            return best
+        sign = -1 if deciding(self.metrics).higher else 1
+        is_better = best is None or sign * value < sign * best.value
+        return Best(self.progress.step, value) if is_better else best
+
     def _watch(self, value: float, step: int) -> None:
         """Let a rate that goes by evaluations follow one, once the warm-up has ended."""
         before = self.progress.plateau
         if before is None or step < self.schedule.warmup:
             return
-        after = before.after(value, self.schedule.given, higher=self.metrics[0].higher)
+        after = before.after(value, self.schedule.given, higher=deciding(self.metrics).higher)
         self.progress = replace(self.progress, plateau=after)
         if after.rate < before.rate:
             self.watcher.said(f"step {step}: the learning rate is {after.rate:.4g} from here on")

@@ -27,9 +27,7 @@ from gradtool.training.sources import imported
 NAMES = ("loss", *MEASURES, "top-K", "module:function")
 CONFUSION = "confusion"  # a table, and no number
 REFUSED = {
-    CONFUSION: "is a table and no number; gradtool predict MODEL --data DATA --metric confusion "
-    "prints it",
-    "loss": "is that of a training; gradtool predict computes the outputs of the model alone",
+    "loss": "is that of a training; gradtool predict computes the outputs of the model alone"
 }
 
 
@@ -58,6 +56,11 @@ class Metric:
     higher: bool = False
     target: Target = Target()
     activations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is no number, but one for each pair of classes."""
+        return self.measure is MEASURES[CONFUSION]
 
     def of_batch(self, loss: float | None, outputs: Arrays, batch: Arrays, count: int) -> State:
         """What the accumulator takes of a batch of `count` examples.
@@ -155,12 +158,23 @@ class Metric:
 Targets = Mapping[str, Target]
 
 
+def ranked(texts: Sequence[str]) -> Sequence[str]:
+    """Metrics of a training, one of which at least is a number: else the loss is as well."""
+    is_table = [text.partition(":")[0] == CONFUSION for text in texts]
+    return ("loss", *texts) if texts and all(is_table) else texts
+
+
+def deciding(watched: Sequence[Metric]) -> Metric:
+    """The metric that tells which weights are best: the first one that is a number."""
+    return next(metric for metric in watched if not metric.is_table)
+
+
 def metrics(
     texts: Sequence[str],
     labels: Sequence[str],
     targets: Targets = MappingProxyType({}),
     activations: Mapping[str, str] = MappingProxyType({}),
-    refused: Collection[str] = (CONFUSION,),
+    refused: Collection[str] = (),
 ) -> list[Metric]:
     """The metrics that `NAME[:OUTPUT[:LABELS]]` and `module:function` mean; the loss if none does.
 

@@ -68,6 +68,8 @@ def open_rank(
         ahead=counter.alone if counter else None, parts=parts, device=device, kernels=setup.kernels,
     )  # fmt: skip
     server = _server(tables, setup, session, group, folder)
+    if server is not None and options.ema is not None and setup.metrics:
+        watcher.said("warning: means are not evaluated: ranks have blocks of the tables")
     return Opened(setup, session, progress, shard=shard, server=server)
 
 

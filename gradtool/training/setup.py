@@ -27,7 +27,7 @@ from gradtool.training.fit import Dims, Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.input_spec import InputSpec
 from gradtool.training.lengths import Lengths, lengths_of
-from gradtool.training.metrics import Metric, metrics
+from gradtool.training.metrics import Metric, deciding, metrics, ranked
 from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.reading import bound, sources_of
 from gradtool.training.sampler import Order
@@ -123,7 +123,7 @@ class Setup:
         if not self.metrics:
             return None
         of = self.data[1].described()
-        return {"data": of, "metric": self.metrics[0].name, "every": self.options.every}
+        return {"data": of, "metric": deciding(self.metrics).name, "every": self.options.every}
 
     @property
     def dims(self) -> dict[str, int] | None:
@@ -191,7 +191,7 @@ def prepared(
     evaluates = len(read) > 1
     rates = rates_of(graphs.first, options, steps, sources[0].source, evaluates=evaluates)
     watched = [] if len(read) == 1 else metrics(
-        options.metric, graphs.training.labels, read[0].targets(graphs.training.shifts),
+        ranked(options.metric), graphs.training.labels, read[0].targets(graphs.training.shifts),
         activations(graphs.training.model),
     )  # fmt: skip
     of_one = partial(_sample, read[0], options.batch or 1)

@@ -213,6 +213,8 @@ class Trainer:
             skipped=loop.progress.skipped,
             ended=ended,
             fit=setup.fit,
+            best_ema=loop.progress.best_ema,
+            tables=_tables(loop.progress, self._folder),
         )
 
     # ------------------------------------------------------------------- afterwards
@@ -240,7 +242,7 @@ class Trainer:
 
         Args:
             path: the file.
-            best: write the weights of the best evaluation.
+            best: write the weights of the best evaluation, of averages that of the averages.
             averages: write the means that the graph keeps in place of their parameters.
             force: replace a file that is there.
 
@@ -248,7 +250,7 @@ class Trainer:
             UsageError: nothing is trained, the best weights are not kept, or the output exists.
         """
         session = self.session
-        values, notes = self._values(best=best), self._notes
+        values, notes = self._values(best=best, averages=averages), self._notes
         return session.save(path, averages=averages, values=values, force=force, metadata=notes)
 
     def weights(self, *, best: bool = False, averages: bool = False) -> dict[str, Array]:
@@ -261,7 +263,8 @@ class Trainer:
         Raises:
             UsageError: nothing is trained, the best weights are not kept, or there are no averages.
         """
-        return self.session.weights(self._values(best=best), averages=averages)
+        held = self._values(best=best, averages=averages)
+        return self.session.weights(held, averages=averages)
 
     @property
     def lost(self) -> int | None:
@@ -287,13 +290,14 @@ class Trainer:
         """
         return self.session.save_adapter(path, values=self._values(best=best), force=force)
 
-    def _values(self, *, best: bool) -> Mapping[str, np.ndarray[Any, Any]]:
+    def _values(self, *, best: bool, averages: bool = False) -> Mapping[str, np.ndarray[Any, Any]]:
         if best:
-            return Reading(self._best().arrays)
+            return Reading(self._best(averages=averages).arrays)
         return {**self.session.values(copy=False), **self._means}
 
-    def _best(self) -> Checkpoint:
-        found = self._loop.progress.best if self._loop is not None else None
+    def _best(self, *, averages: bool) -> Checkpoint:
+        progress = Progress() if self._loop is None else self._loop.progress
+        found = (progress.best_ema if averages else None) or progress.best
         if found is None or self._folder is None:
             raise UsageError("the best weights are kept by a fit with evaluate and run")
         return self._folder.load(found.step)
@@ -315,6 +319,19 @@ class Trainer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _tables(progress: Progress, folder: Folder | None) -> dict[int, dict[str, Array]]:
+    """The tables of an evaluation of now, and of the best one, which its checkpoint has."""
+    best = progress.best
+    found = {progress.step: progress.tables}
+    if progress.tables and best is not None and folder is not None and best.step not in found:
+        found[best.step] = folder.tables(best.step)
+    return {
+        step: {name: np.array(table) for name, table in tables.items()}
+        for step, tables in found.items()
+        if tables
+    }
 
 
 def _begun(setup: Setup, progress: Progress, folder: Folder | None) -> Begun:

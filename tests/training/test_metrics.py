@@ -6,7 +6,7 @@ import pytest
 
 from gradtool.errors import UsageError, UserCodeError
 from gradtool.training.accumulators import UserFunction, of_user, packed, unpacked
-from gradtool.training.metrics import metrics
+from gradtool.training.metrics import deciding, metrics, ranked
 
 
 def measured(text, outputs, batch, loss=None, count=4):
@@ -297,6 +297,10 @@ def test_labels_that_a_metric_cannot_take_are_one_line(name, scores, labels, sai
         measured(name, {"y": scores}, {"labels": labels})
 
 
-def test_a_confusion_matrix_is_a_table_of_predict():
-    with pytest.raises(UsageError, match="gradtool predict"):
-        metrics(["confusion"], ["labels"])
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [(["confusion"], "loss"), (["confusion", "accuracy"], "accuracy"), (["f1", "confusion"], "f1"),
+     ([], "loss")],
+)  # fmt: skip
+def test_a_number_tells_which_weights_are_best(given, first):
+    assert deciding(metrics(ranked(given), ["labels"])).name == first
