@@ -153,7 +153,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "ema": ["--ema", "0.5"], "trace": ["--trace", "b.json"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
          **KERNELS,
-         "lora_adapter": ["--lora-adapter"],
+         "lora_adapter": ["--lora-adapter"], "export": ["--export"],
          **{n: v for n, v in SIZES.items() if n != "batch"},
          **{n: v for n, v in GRADIENT.items() if n not in NOT_HERE}, **JSON},
     ),

@@ -26,7 +26,7 @@ GROUPS = {
     "What is done": "verify profile explain_kernels",
     "Form of the file": "split params_as_inputs functions barrier portable javascript opset "
     "external_data",
-    "Results": "model report output force folder resume lora_adapter save_grads "
+    "Results": "model report output force folder resume export lora_adapter save_grads "
     "save_outputs by top html svg trace form help",
 }
 PLACES = {name: title for title, names in GROUPS.items() for name in names.split()}

@@ -255,6 +255,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Exclusive((given("evaluate"), given("split"))),
         Exclusive((given("only_loss"), OF_OUTPUTS)),
         Requires("lora_adapter", (given("lora"),)),
+        Requires("export", (given("resume"),)),
         Requires("deterministic timeout shard shard_tables stages sync_batchnorm",
            (given("ranks"), BY_MPI)),
         *_TABLES,

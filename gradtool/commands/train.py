@@ -79,6 +79,11 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
 )
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint of --run.")
 @click.option(
+    "--export",
+    is_flag=True,
+    help="With --resume: take no step, and write the weights of a run that was interrupted.",
+)
+@click.option(
     "--result",
     type=Choice(["best", "last"]),
     help="Which weights to write.  [default: best with --eval or --split, else last]",
@@ -157,6 +162,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 names=parse_map(options["mapped"]),
                 run=folder,
                 resume=options["resume"],
+                export=options["export"],
                 fresh=options["force"],
                 watcher=follower,
                 group=group,
@@ -176,7 +182,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
         if is_cut:
             follower.said(
                 f"stopped after step {history.step}, whose checkpoint is in {folder}: go on by the "
-                "same command with --resume"
+                "same command with --resume; --resume --export writes the weights of now"
             )
             raise Interrupted(heard.number or signal.SIGINT, together=True)
 

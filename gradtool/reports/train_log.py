@@ -200,7 +200,7 @@ def history_lines(history: Summary, written: Written) -> list[str]:
     """The result of a training, and the written files."""
     ended = {
         "patience": "stopped: no evaluation was better", "steps": "done",
-        "interrupted": "stopped by a callback",
+        "interrupted": "stopped",
     }  # fmt: skip
     skipped = f", {history.skipped} skipped" if history.skipped else ""
     last = f": the last loss is {history.losses[-1]:.5g}" if history.losses else ""

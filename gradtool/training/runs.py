@@ -118,6 +118,9 @@ class FitOptions:
         None, "a folder for checkpoints and the journal, of one training at a time."
     )
     resume: bool = keyword(False, "go on from the newest checkpoint of `run`.")
+    export: bool = keyword(
+        False, "with `resume`: take no step, for `save` to write the weights of the checkpoint."
+    )
     fresh: bool = keyword(False, "remove a training that `run` holds.")
     watcher: Watcher | None = keyword(None, "hears of each step, evaluation and checkpoint.")
     group: Group = keyword(
@@ -133,14 +136,18 @@ def completed(options: TrainOptions, fit: FitOptions) -> TrainOptions:
     """Options of a training that goes on: what nobody names is as in its newest checkpoint.
 
     Raises:
-        UsageError: that is damaged.
+        UsageError: that is damaged, or there is none to export.
     """
     of: Any = None
+    if fit.export and not fit.resume:
+        raise UsageError("to export takes resume")
     if fit.resume and fit.run is not None:
         if fit.group.rank == 0:
             found = checkpoints.newest(Path(fit.run))
             of = None if found is None else found["of"]
         of = json.loads(fit.group.gather_bytes(json.dumps(of).encode())[0])
+    if of is None and fit.export:
+        raise UsageError(f"{fit.run}: no checkpoint yet: there are no weights to export")
     return options if of is None else resuming.completed(options, of)
 
 

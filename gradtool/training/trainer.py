@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -139,6 +139,8 @@ class Trainer:
             watcher = Watchers(*runs.watchers(self._options, options), asked)
             setup = self._prepared(data, watcher, options)
             begun = runs.begun(setup, watcher, options)
+            if options.export and begun.found is not None:
+                setup = replace(setup, steps=begun.found.progress.step)
             self._folder = begun.folder
             if timeline is not None:
                 group = Traced(group, timeline)
@@ -149,7 +151,7 @@ class Trainer:
                     begun.records.journal.close()
                 watcher.ended()
         asked.pass_on()
-        return history
+        return replace(history, ended="interrupted") if options.export else history
 
     def _prepared(self, data: Given, watcher: Watcher, fit: runs.FitOptions) -> Setup:
         options, ranks = runs.completed(self._options, fit), fit.group.size

@@ -141,7 +141,7 @@ def test_a_class_or_an_instance_is_told_and_may_stop(called, tmp_path, names, la
 
     assert outcome.code == 0
     assert outcome.out.count("begun 0.5 net.train") == len(names)
-    assert f"stopped by a callback after step {last}" in outcome.out
+    assert f"stopped after step {last}" in outcome.out
     assert max(path.name for path in tmp_path.glob("net.train/*.json")) == f"step-{last:08}.json"
     assert (tmp_path / "net.trained.onnx").exists()
 
