@@ -16,7 +16,7 @@ GROUPS = {
     "Loss and gradients": "",
     "What learns": "",
     "Optimizer": "optimizer",
-    "Learning rate": "",
+    "Learning rate": "find_lr",
     "Evaluation": "evaluate result",
     "Plan": "policy keep drop checkpoints max_batch frontier points cost memory plan plans "
     "micro_batches explain",

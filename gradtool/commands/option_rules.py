@@ -22,6 +22,10 @@ GRADIENT = " ".join(options_of(GradOptions))
 MODEL_FILE = "external_data functions barrier portable"
 PLAIN = tuple(name for name in PLANS if name not in SEARCHED)
 SUFFIX = ".json"
+NO_SWEEP = (  # of train: what a sweep of learning rates has no use for
+    "lr schedule warmup epochs evaluate result every patience metric ema output folder resume "
+    "export lora_adapter trace log callback checkpoint_every keep ranks"
+)
 _QUESTIONS = ("report", "explain", "frontier", "max_batch")
 
 
@@ -256,6 +260,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Exclusive((given("only_loss"), OF_OUTPUTS)),
         Requires("lora_adapter", (given("lora"),)),
         Requires("export", (given("resume"),)),
+        Requires("html", (given("find_lr"),)),
+        Requires("force", (given("html"), When("a training", lambda s: not s.values["find_lr"]))),
+        Excludes(given("find_lr"), "tries rates and writes no weights", NO_SWEEP),
         Requires("deterministic timeout shard shard_tables stages sync_batchnorm",
            (given("ranks"), BY_MPI)),
         *_TABLES,

@@ -13,8 +13,8 @@ from gradtool.errors import GradtoolError, UsageError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from gradtool.training.checkpoints import Best
     from gradtool.training.history import History
+    from gradtool.training.progress import Best
     from gradtool.training.trainer import Trainer
 
 Written = dict[str, tuple[str, int, int]]

@@ -34,6 +34,7 @@ SCHEMAS = {
     "predict": ("predict --format json", "reports.predictions:PredictDocument"),
     "profile": ("a file that run --profile writes", "program.profile:ProfileDocument"),
     "ranks": ("report --ranks N --format json", "reports.ranks:RanksDocument"),
+    "rates": ("train --find-lr --format json", "reports.rates:RatesDocument"),
     "report": ("report --format json", "reports.memory:ReportDocument"),
     "run": ("run --format json", "reports.running:RunDocument"),
     "runs": ("report RUN --format json", "reports.learning:RunsDocument"),

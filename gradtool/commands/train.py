@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gradtool.commands import ranks, threads
 from gradtool.commands.call import Call, Choice, as_command
-from gradtool.commands.discovery import Sizes, meant
+from gradtool.commands.discovery import Meant, Sizes, meant
 from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
     PATH,
@@ -77,6 +78,18 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
     type=PATH,
     help="Write a trace for Perfetto of the last steps: what each rank does when.",
 )
+@click.option(
+    "--find-lr",
+    is_flag=True,
+    help="Try rising learning rates in --steps steps, 100 by default, and say which to take; "
+    "nothing is written but --html.",
+)
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=PATH,
+    help="With --find-lr: write a page that shows the loss by learning rate.",
+)
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint of --run.")
 @click.option(
     "--export",
@@ -121,40 +134,30 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
 
 
 def _train(call: Call, model: str | None, options: dict[str, Any], group: Group) -> None:
-    import gc
     import signal
 
     from gradtool.commands.following import Follower
-    from gradtool.commands.kernels import available
     from gradtool.commands.results import Results, beside
     from gradtool.errors import Interrupted, UsageError
     from gradtool.ranks.group import anywhere
-    from gradtool.training.graphs import require_forward
-    from gradtool.training.sizing import opened_for
     from gradtool.training.sources import parse_map
     from gradtool.training.stopping import listening
     from gradtool.training.timeline import Timeline
-    from gradtool.training.trainer import Trainer
 
     sizes = Sizes(options["dims"], options["shapes"], values=options["values"])
     asked = meant(call, [model], sizes, options, sized=False)
+    if options["find_lr"]:
+        from gradtool.commands import rates
+
+        rates.find(call, partial(_trainer, call, asked, options), asked.source, options)
+        return
     if asked.source == "-" and group.size > 1:
         raise UsageError("several ranks read the model from a file, not from standard input")
     folder = options["folder"] or beside(asked.source, "train", "", "--run")
     results = Results.of(asked.source, folder, options)
-    loaded = open_model(call.reporter, asked.source, asked.sizes)
-    require_forward(loaded)
-    chosen = filled(TrainOptions, options)
-    if chosen.kernels == "native" and available(call.reporter, "native") == "numpy":
-        chosen = replace(chosen, kernels="numpy")
-    wanted = _gradient(asked.options, chosen)
-    loaded, said = opened_for(loaded, chosen)
-    recipe = replace(recipe_of(call.reporter, loaded, wanted), said=said)
     follower = Follower(call.reporter)
     timeline = None if options["trace"] is None else Timeline(group)
-    gc.freeze()
-    gc.enable()
-    with Trainer.of(recipe, chosen) as trainer, listening() as heard:
+    with _trainer(call, asked, options) as trainer, listening() as heard:
         try:
             history = trainer.fit(
                 options["data"],
@@ -185,6 +188,28 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 "same command with --resume; --resume --export writes the weights of now"
             )
             raise Interrupted(heard.number or signal.SIGINT, together=True)
+
+
+def _trainer(call: Call, asked: Meant, options: dict[str, Any]) -> Trainer:
+    """The trainer of the model that is meant; what is loaded by now is no garbage."""
+    import gc
+
+    from gradtool.commands.kernels import available
+    from gradtool.training.graphs import require_forward
+    from gradtool.training.sizing import opened_for
+    from gradtool.training.trainer import Trainer
+
+    loaded = open_model(call.reporter, asked.source, asked.sizes)
+    require_forward(loaded)
+    chosen = filled(TrainOptions, options)
+    if chosen.kernels == "native" and available(call.reporter, "native") == "numpy":
+        chosen = replace(chosen, kernels="numpy")
+    wanted = _gradient(asked.options, chosen)
+    loaded, said = opened_for(loaded, chosen)
+    recipe = replace(recipe_of(call.reporter, loaded, wanted), said=said)
+    gc.freeze()
+    gc.enable()
+    return Trainer.of(recipe, chosen)
 
 
 def _gradient(options: dict[str, Any], chosen: TrainOptions) -> GradOptions:

@@ -61,7 +61,7 @@ def _section(name: str, lines: Sequence[tuple[str, Sequence[Point]]]) -> str:
     values = [value for _, points in known for _, value in points]
     if (name != "loss" and len(set(values)) < 2) or not values:
         return ""
-    axis = _Axes([points for _, points in known], linear=name in LINEAR)
+    axis = Axes([points for _, points in known], linear=name in LINEAR)
     drawn = [
         _line(axis, _style(index), run, points, noisy=name not in LINEAR)
         for index, (run, points) in enumerate(known)
@@ -70,10 +70,13 @@ def _section(name: str, lines: Sequence[tuple[str, Sequence[Point]]]) -> str:
     return picture(title, HEIGHT, axis.svg() + "".join(drawn), numbers=_numbers(known))
 
 
-class _Axes:
-    """The coordinates of steps and values in the picture."""
+class Axes:
+    """The coordinates of steps and values in the picture; `marks` are steps and their names."""
 
-    def __init__(self, lines: Sequence[Curve], *, linear: bool) -> None:
+    def __init__(
+        self, lines: Sequence[Curve], *, linear: bool, marks: Sequence[tuple[float, str]] = ()
+    ) -> None:
+        self._marks = marks
         points = [point for line in lines for point in line]
         self.first, self.last = min(s for s, _ in points), max(s for s, _ in points)
         self.low, self.high = min(v for _, v in points), max(v for _, v in points)
@@ -89,7 +92,8 @@ class _Axes:
 
     def svg(self) -> str:
         """Lines across with their numbers, and the steps below."""
-        steps = [(self.x(s), f"{s:,}") for s in _round_steps(self.first, self.last)]
+        marks = self._marks or [(s, f"{s:,}") for s in _round_steps(self.first, self.last)]
+        steps = [(self.x(step), name) for step, name in marks]
         below = marks_across(steps, HEIGHT - BOTTOM, HEIGHT - BOTTOM)
         return marks_up((self.y(v), number(v)) for v in self._values()) + below
 
@@ -113,11 +117,11 @@ def _style(index: int) -> str:
     return f"run{index % 6}"
 
 
-def _line(axis: _Axes, style: str, run: str, points: Curve, *, noisy: bool) -> str:
+def _line(axis: Axes, style: str, run: str, points: Curve, *, noisy: bool) -> str:
     """A line through the points; a noisy one is drawn lightly, with its means over it."""
     if not points:
         return ""
-    thin = _through(axis, style, _means(points, MOST))
+    thin = through(axis, style, _means(points, MOST))
     if len(points) <= DOTS:
         return thin + "".join(
             f'<circle class="{style}" cx="{across(axis.x(s))}" cy="{axis.y(v):.1f}" r="3">'
@@ -126,11 +130,11 @@ def _line(axis: _Axes, style: str, run: str, points: Curve, *, noisy: bool) -> s
         )
     if not noisy:
         return thin
-    light = _through(axis, f"{style} light", _means(points, MOST))
-    return light + _through(axis, style, _means(points, SMOOTH))
+    light = through(axis, f"{style} light", _means(points, MOST))
+    return light + through(axis, style, _means(points, SMOOTH))
 
 
-def _through(axis: _Axes, style: str, points: Sequence[tuple[float, float]]) -> str:
+def through(axis: Axes, style: str, points: Sequence[tuple[float, float]]) -> str:
     return path(style, [(axis.x(s), axis.y(v)) for s, v in points], HEIGHT)
 
 

@@ -15,9 +15,11 @@ FLOOR, PLAIN_FLOOR = "└─", "+-"
 
 def plot(
     title: str, points: Points, width: int, height: int, *, linear: bool = False,
-    unicode: bool = True,
+    unicode: bool = True, ends: tuple[str, str] | None = None,
 ) -> list[str]:  # fmt: skip
     """Lines of at most `width` cells: a title, `height` rows of marks, and the steps below.
+
+    The first step and the last are called by their numbers, or as `ends` says.
 
     Where there are more points than columns, each mark is the mean of its share of them.  Numbers
     that are None are left out.  Without any, there are no lines.  Heights are logarithms where the
@@ -37,7 +39,7 @@ def plot(
     for row in range(height):
         cells = "".join(mark if at == row else " " for at in marks)
         rows.append(f"{labels[row]:>{margin}} {axis}{cells}".rstrip())
-    first, last = str(known[0][0]), str(known[-1][0])
+    first, last = ends or (str(known[0][0]), str(known[-1][0]))
     line = floor[0] + floor[1] * len(marks)
     below = " " * (margin + 2) + first
     if known[0][0] != known[-1][0]:

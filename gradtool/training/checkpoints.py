@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -20,66 +20,16 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.io import atomic, contained, safetensors
-from gradtool.io.documents import is_number, is_text, is_whole, read_document, write_document
+from gradtool.io.documents import is_text, is_whole, read_document, write_document
 from gradtool.io.stored import Stored
 from gradtool.training.journal import Journal, Mark
-from gradtool.training.plateau import Plateau
-from gradtool.training.sampler import Place
+from gradtool.training.progress import Progress, progress_of
 
 SCHEMA_VERSION = 1
 PREFIX = "step-"
 _HASH = "document_sha256"
 SUFFIX = ".json"
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Best:
-    """The evaluation that was best so far: its `step`, and the `value` of the first metric."""
-
-    step: int
-    value: float
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where training stands.
-
-    `stale` are evaluations since the best one, `skipped` the steps that updated nothing; `scale`
-    and `steady` are the dynamic loss scale, and how many steps it has held.  With `due`, the
-    weights of this step are to be evaluated yet.  `plateau` is where the rate stands by
-    evaluations, where it goes by them.  `best_ema` is the best evaluation of the means of weights;
-    `tables` are the tables of counts of an evaluation of this step, by metric.
-    """
-
-    step: int = 0
-    place: Place = field(default_factory=Place)
-    best: Best | None = None
-    stale: int = 0
-    skipped: int = 0
-    scale: float = 1.0
-    steady: int = 0
-    due: bool = False
-    plateau: Plateau | None = None
-    best_ema: Best | None = None
-    tables: Mapping[str, list[list[int]]] = field(default_factory=dict)
-
-    @property
-    def kept(self) -> set[int]:
-        """The steps whose weights are best."""
-        return {best.step for best in (self.best, self.best_ema) if best is not None}
-
-    def is_done(self, steps: int | None, epochs: int | None, patience: int | None) -> bool:
-        """Whether a training of so many steps or epochs has none left."""
-        return (
-            (steps is not None and self.step >= steps)
-            or (epochs is not None and self.place.epoch >= epochs)
-            or self.is_stale(patience)
-        )
-
-    def is_stale(self, patience: int | None) -> bool:
-        """Whether the best evaluation is too long ago."""
-        return patience is not None and self.stale >= patience
 
 
 @dataclass(frozen=True)
@@ -152,7 +102,7 @@ class Folder:
         if _digest(tensors) != document.get("sha256"):
             raise UsageError(f"{tensors}: is damaged: its bytes are not those that were written")
         found = safetensors.load(tensors, own=True)
-        progress, size = _progress(path, document), document.get("journal")
+        progress, size = progress_of(path, document), document.get("journal")
         hashed = document.get("journal_sha256")
         if not is_whole(size) or size < 0 or not (hashed is None or is_text(hashed)):
             raise UsageError(f"{path}: is damaged: it does not say how far the journal went")
@@ -165,7 +115,7 @@ class Folder:
             UsageError: it is damaged.
         """
         path = self._stem(step).with_suffix(SUFFIX)
-        return _progress(path, read(path)).tables
+        return progress_of(path, read(path)).tables
 
     def clear(self) -> None:
         """Remove all checkpoints.
@@ -235,7 +185,7 @@ def best_tables(folder: Path) -> tuple[int, Mapping[str, list[list[int]]]] | Non
     if not steps:
         return None
     path = folder / f"{PREFIX}{steps[-1]:08}{SUFFIX}"
-    best = _progress(path, read(path)).best
+    best = progress_of(path, read(path)).best
     step = best.step if best is not None and best.step in steps else steps[-1]
     tables = held.tables(step)
     return (step, tables) if tables else None
@@ -300,56 +250,3 @@ def _digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _progress(path: Path, document: Mapping[str, Any]) -> Progress:
-    """What a document says, if it says all of it."""
-    place, plateau, tables = (document.get(key) for key in ("place", "plateau", "tables"))
-    bests = {key: document.get(key) for key in ("best", "best_ema")}
-    whole, due = ("step", "stale", "skipped", "steady"), document.get("due", False)
-    if not (
-        isinstance(due, bool)
-        and all(is_whole(document.get(key)) for key in whole)
-        and is_number(document.get("scale"))
-        and isinstance(place, dict)
-        and all(is_whole(place.get(key)) for key in ("epoch", "batch"))
-        and all(best is None or _is_best(best) for best in bests.values())
-        and (tables is None or _are_tables(tables))
-        and (plateau is None or _is_plateau(plateau))
-    ):
-        raise UsageError(f"{path}: is damaged: it does not say where training stands")
-    return Progress(
-        place=Place(place["epoch"], place["batch"]),
-        tables=tables or {},
-        scale=float(document["scale"]),
-        due=due,
-        plateau=None if plateau is None else Plateau(**plateau),
-        **{key: document[key] for key in whole},
-        **{k: None if b is None else Best(b["step"], float(b["value"])) for k, b in bests.items()},
-    )
-
-
-def _is_best(found: object) -> bool:
-    return isinstance(found, dict) and is_whole(found.get("step")) and is_number(found.get("value"))
-
-
-def _are_tables(found: object) -> bool:
-    return isinstance(found, dict) and all(
-        isinstance(table, list)
-        and all(
-            isinstance(row, list) and len(row) == len(table) and all(map(is_whole, row))
-            for row in table
-        )
-        for table in found.values()
-    )
-
-
-def _is_plateau(found: object) -> bool:
-    return (
-        isinstance(found, dict)
-        and found.keys() == vars(Plateau(0.0)).keys()
-        and is_number(found["rate"])
-        and (found["best"] is None or is_number(found["best"]))
-        and is_whole(found["bad"])
-        and is_whole(found["cooling"])
-    )

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradtool.training.checkpoints import Best
+import numpy as np
+
+from gradtool.training.checkpoints import Folder
 from gradtool.training.fit import Fit
 from gradtool.training.loop import End
+from gradtool.training.progress import Best, Progress
 
 
 @dataclass(frozen=True)
@@ -57,3 +60,18 @@ class History:
             step, last = self.evaluations[-1]
             found |= {f"{name} at {step}": f"{value:.6g}" for name, value in last.items()}
         return facts("training", found)
+
+
+def tables_of(
+    progress: Progress, folder: Folder | None
+) -> dict[int, dict[str, np.ndarray[Any, Any]]]:
+    """The tables of an evaluation of now, and of the best one, which its checkpoint has."""
+    best = progress.best
+    found = {progress.step: progress.tables}
+    if progress.tables and best is not None and folder is not None and best.step not in found:
+        found[best.step] = folder.tables(best.step)
+    return {
+        step: {name: np.array(table) for name, table in tables.items()}
+        for step, tables in found.items()
+        if tables
+    }

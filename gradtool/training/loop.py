@@ -17,7 +17,7 @@ from gradtool.session import Session
 from gradtool.training import failing, scaling
 from gradtool.training.batches import Batches
 from gradtool.training.callbacks import Watcher
-from gradtool.training.checkpoints import Best, Progress, Records
+from gradtool.training.checkpoints import Records
 from gradtool.training.checks import has_nan
 from gradtool.training.counting import Counter
 from gradtool.training.data import Arrays, BoundDataset
@@ -28,6 +28,7 @@ from gradtool.training.lengths import Lengths
 from gradtool.training.metrics import Metric, deciding
 from gradtool.training.options import TrainOptions
 from gradtool.training.prefetch import Prefetched
+from gradtool.training.progress import Best, Progress
 from gradtool.training.reduction import Reducer, require_same
 from gradtool.training.row_tables import RowServer
 from gradtool.training.sampler import Order, Place

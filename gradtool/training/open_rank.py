@@ -9,10 +9,11 @@ from gradtool.planning.shared_layout import NO_PARTS
 from gradtool.ranks.group import Group
 from gradtool.session import Session
 from gradtool.training import scaling
-from gradtool.training.callbacks import Watcher
-from gradtool.training.checkpoints import Checkpoint, Folder, Progress
+from gradtool.training.callbacks import Begun, Watcher
+from gradtool.training.checkpoints import Checkpoint, Folder
 from gradtool.training.evaluating import counter_for
 from gradtool.training.options import TrainOptions
+from gradtool.training.progress import Progress
 from gradtool.training.row_tables import RowServer, RowTables, tabled
 from gradtool.training.setup import Setup
 from gradtool.training.sharding import Shard, sharded
@@ -71,6 +72,21 @@ def open_rank(
     if server is not None and options.ema is not None and setup.metrics:
         watcher.said("warning: means are not evaluated: ranks have blocks of the tables")
     return Opened(setup, session, progress, shard=shard, server=server)
+
+
+def begun_of(setup: Setup, progress: Progress, folder: Folder | None) -> Begun:
+    """What people hear of a training before its first step."""
+    recipe = {**setup.described()["recipe"], "steps": setup.steps, "epochs": setup.epochs}
+    apart, unset = ("length", "evaluation"), ("None", "()")
+    return Begun(
+        steps=setup.steps,
+        first=progress.step,
+        per_epoch=setup.order.batches if setup.order else None,
+        batch=setup.order.size if setup.order else None,
+        micro_batches=setup.options.micro_batches,
+        run=None if folder is None else folder.path,
+        options={n: v for n, v in recipe.items() if n not in apart and str(v) not in unset},
+    )
 
 
 def _gone_on(found: Checkpoint, setup: Setup) -> Progress:

@@ -7,7 +7,7 @@ of the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +56,7 @@ def completed(options: TrainOptions, of: Of) -> TrainOptions:
         )
     if options.steps is not None or options.epochs is not None:
         found |= {"steps": None, "epochs": None}
-    kinds = {"lr": is_number, "schedule": is_text}
+    kinds: dict[str, Callable[[object], bool]] = {"lr": is_number, "schedule": is_text}
     for name, value in found.items():
         if value is not None and not kinds.get(name, is_whole)(value):
             raise UsageError(f"a checkpoint is damaged: it has no {name} that is one")

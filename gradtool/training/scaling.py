@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.training.checkpoints import Progress
 from gradtool.training.options import fixed_scale
+from gradtool.training.progress import Progress
 
 FIRST = 2.0**16
 GROWTH = 2.0

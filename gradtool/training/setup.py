@@ -100,15 +100,6 @@ class Setup:
             "model": self.graphs.described(),
         }
 
-    def told(self) -> dict[str, Any]:
-        """What decides the steps, by name, for people: data, model and what is unset left out."""
-        found = {**self.described()["recipe"], "steps": self.steps, "epochs": self.epochs}
-        apart = ("length", "evaluation")
-        return {
-            name: value for name, value in found.items()
-            if name not in apart and str(value) not in ("None", "()")
-        }  # fmt: skip
-
     def _parts(self) -> int:
         """In how many parts a step is computed: what a model that fixes its batch leaves of that.
 

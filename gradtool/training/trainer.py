@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,27 +18,28 @@ import numpy as np
 
 from gradtool import api
 from gradtool.arguments import checked, hold, takes
-from gradtool.errors import UsageError
-from gradtool.io.stored import Reading
+from gradtool.errors import GradtoolError, UsageError
 from gradtool.ops.ranks.members import together
 from gradtool.ranks.group import Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
 from gradtool.training import runs, stopping
-from gradtool.training.callbacks import Begun, Watcher, Watchers
-from gradtool.training.checkpoints import Checkpoint, Folder, Progress, Records
-from gradtool.training.evaluating import counter_for, evaluator_for
+from gradtool.training.callbacks import Watcher, Watchers
+from gradtool.training.checkpoints import Checkpoint, Folder, Records
+from gradtool.training.evaluating import counter_for, evaluator_for, require_parts
 from gradtool.training.graphs import Recipe, require_forward
-from gradtool.training.history import History
+from gradtool.training.history import History, tables_of
 from gradtool.training.loop import Loop
-from gradtool.training.open_rank import open_rank
+from gradtool.training.open_rank import begun_of, open_rank
 from gradtool.training.options import TrainOptions
+from gradtool.training.rate_sweep import STEPS, RateSweep, Sweeping, rising
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sizing import opened_for
 from gradtool.training.sources import Given
 from gradtool.training.staged import StagedLoop
 from gradtool.training.stages import require_ranks
 from gradtool.training.timeline import Timeline, Traced
+from gradtool.training.trained import Trained
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.options import documented
 from gradtool.workloads.rewritten import Graph, model_of
@@ -51,7 +51,7 @@ Array = np.ndarray[Any, Any]
 _OWN_CHOICE = {"own", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node"}
 
 
-class Trainer:
+class Trainer(Trained):
     """Trains a forward model on data.
 
     Example:
@@ -153,6 +153,52 @@ class Trainer:
         asked.pass_on()
         return replace(history, ended="interrupted") if options.export else history
 
+    def find_lr(
+        self,
+        data: Given,
+        *,
+        names: Mapping[str, str] | None = None,
+        watcher: Watcher | None = None,
+    ) -> RateSweep:
+        """Try learning rates: steps whose rate rises by equal factors, until the loss diverges.
+
+        The weights are as before afterwards, and nothing is written.  There are `steps` steps, 100
+        where the options name none.
+
+        Args:
+            data: as of `fit`.
+            names: by input, its name in the data, where that differs.
+            watcher: hears of the steps, and may stop them.
+
+        Returns:
+            Rates and losses, and the rates that they suggest.
+
+        Raises:
+            UsageError: data do not fit the model.
+            GradtoolError: no loss is a number.
+        """
+        self.close()
+        told, steps = Sweeping(), self._options.steps or STEPS
+        before, self._folder = self._options, None
+        with stopping.listening() as asked:
+            watchers = Watchers(told, watcher or Watcher(), asked)
+            fit = runs.FitOptions(names=names)
+            self._options = replace(before, steps=steps, epochs=None, schedule=None, ema=None)
+            try:
+                setup = replace(self._prepared(data, watchers, fit), schedule=rising(steps))
+                require_parts(setup)
+                ended = self._run(setup, None, None, watchers, fit.group, None).ended
+            except GradtoolError as error:
+                if type(error) is not GradtoolError or not told.losses:
+                    raise
+                ended = "interrupted"  # by a loss that is no number
+            finally:
+                self._options = before
+                watchers.ended()
+                self.close()
+        asked.pass_on()
+        return told.found(diverged=ended == "interrupted")
+
     def _prepared(self, data: Given, watcher: Watcher, fit: runs.FitOptions) -> Setup:
         options, ranks = runs.completed(self._options, fit), fit.group.size
         require_ranks(ranks, options.stages, options.shard, sync_batchnorm=options.sync_batchnorm)
@@ -196,7 +242,7 @@ class Trainer:
             server=opened.server,
             timeline=timeline,
         )
-        watcher.begun(_begun(setup, opened.progress, self._folder))
+        watcher.begun(begun_of(setup, opened.progress, self._folder))
         with together(group):
             if loop.evaluator is not None:
                 loop.evaluator.rehearse()
@@ -216,93 +262,8 @@ class Trainer:
             ended=ended,
             fit=setup.fit,
             best_ema=loop.progress.best_ema,
-            tables=_tables(loop.progress, self._folder),
+            tables=tables_of(loop.progress, self._folder),
         )
-
-    # ------------------------------------------------------------------- afterwards
-
-    @property
-    def session(self) -> Session:
-        """The session that the steps ran in.
-
-        Raises:
-            UsageError: nothing was fitted yet, or the trainer is closed.
-        """
-        if self._session is None:
-            raise UsageError("nothing is trained yet: call fit")
-        return self._session
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        best: bool = False,
-        averages: bool = False,
-        force: bool = False,
-    ) -> tuple[Path, int]:
-        """Write the model with the weights of the last step; see `gradtool.Session.save`.
-
-        Args:
-            path: the file.
-            best: write the weights of the best evaluation, of averages that of the averages.
-            averages: write the means that the graph keeps in place of their parameters.
-            force: replace a file that is there.
-
-        Raises:
-            UsageError: nothing is trained, the best weights are not kept, or the output exists.
-        """
-        session = self.session
-        values, notes = self._values(best=best, averages=averages), self._notes
-        return session.save(path, averages=averages, values=values, force=force, metadata=notes)
-
-    def weights(self, *, best: bool = False, averages: bool = False) -> dict[str, Array]:
-        """The arrays that `save` would write, by name: parameters, statistics and adapters.
-
-        Args:
-            best: those of the best evaluation.
-            averages: the means that the graph keeps, in place of their parameters.
-
-        Raises:
-            UsageError: nothing is trained, the best weights are not kept, or there are no averages.
-        """
-        held = self._values(best=best, averages=averages)
-        return self.session.weights(held, averages=averages)
-
-    @property
-    def lost(self) -> int | None:
-        """The number of the last step, if its weights are in no checkpoint; else None."""
-        loop = self._loop
-        if loop is None or loop.progress.step == loop.begun or loop.is_saved:
-            return None
-        return loop.progress.step
-
-    def save_adapter(
-        self, path: str | os.PathLike[str], *, best: bool = False, force: bool = False
-    ) -> list[tuple[Path, int]]:
-        """Write the adapters for themselves; see `gradtool.Session.save_adapter`.
-
-        Args:
-            path: the file of the model.
-            best: write those of the best evaluation.
-            force: replace files that are there.
-
-        Raises:
-            UsageError: there are none, nothing is trained, the best weights are not kept, or an
-                output exists.
-        """
-        return self.session.save_adapter(path, values=self._values(best=best), force=force)
-
-    def _values(self, *, best: bool, averages: bool = False) -> Mapping[str, np.ndarray[Any, Any]]:
-        if best:
-            return Reading(self._best(averages=averages).arrays)
-        return {**self.session.values(copy=False), **self._means}
-
-    def _best(self, *, averages: bool) -> Checkpoint:
-        progress = Progress() if self._loop is None else self._loop.progress
-        found = (progress.best_ema if averages else None) or progress.best
-        if found is None or self._folder is None:
-            raise UsageError("the best weights are kept by a fit with evaluate and run")
-        return self._folder.load(found.step)
 
     def close(self) -> None:
         """Let go of the memory that the steps took."""
@@ -321,28 +282,3 @@ class Trainer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _tables(progress: Progress, folder: Folder | None) -> dict[int, dict[str, Array]]:
-    """The tables of an evaluation of now, and of the best one, which its checkpoint has."""
-    best = progress.best
-    found = {progress.step: progress.tables}
-    if progress.tables and best is not None and folder is not None and best.step not in found:
-        found[best.step] = folder.tables(best.step)
-    return {
-        step: {name: np.array(table) for name, table in tables.items()}
-        for step, tables in found.items()
-        if tables
-    }
-
-
-def _begun(setup: Setup, progress: Progress, folder: Folder | None) -> Begun:
-    return Begun(
-        steps=setup.steps,
-        first=progress.step,
-        per_epoch=setup.order.batches if setup.order else None,
-        batch=setup.order.size if setup.order else None,
-        micro_batches=setup.options.micro_batches,
-        run=None if folder is None else folder.path,
-        options=setup.told(),
-    )

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from gradtool.errors import UsageError
-from gradtool.training.checkpoints import Best, Folder, Progress
+from gradtool.training.checkpoints import Folder
 from gradtool.training.journal import Mark
+from gradtool.training.progress import Best, Progress
 from gradtool.training.sampler import Place
 
 OF = {"model": {"graph": "a"}, "recipe": {"lr": 0.1}}
