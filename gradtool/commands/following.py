@@ -58,7 +58,8 @@ class Follower(Watcher):
         measured = max(held - self._before, 0) if held else None
         steps = self._begun.steps
         left = None if steps is None or self._steps == 1 else (steps - step) * self._seconds
-        told = Now(step, steps, epoch, loss, rate, self._seconds, left, planned, measured)
+        examples = self._begun.batch
+        told = Now(step, steps, epoch, loss, rate, self._seconds, left, planned, measured, examples)
         if is_plain:
             self._reporter.say("  ".join(clauses(told)))
         else:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict
 from gradtool.text.json_schema import Count, Keywords, Positive
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
-from gradtool.text.units import format_bytes, format_seconds, format_wait
+from gradtool.text.units import format_bytes, format_rate, format_seconds, format_wait
 
 Written = Mapping[str, tuple[str, int, int]]  # by kind: path, bytes, the step of the weights
 Ended = Literal["steps", "patience", "interrupted"]
@@ -150,7 +150,7 @@ class Now:
 
     `seconds` are those of a step, `left` those to the end, None if unknown so far; `planned` and
     `measured` are bytes, the latter taken by the process since before the first step, None where
-    the system does not tell.
+    the system does not tell.  `examples` are those of a step, None if only the data know.
     """
 
     step: int
@@ -162,10 +162,12 @@ class Now:
     left: float | None
     planned: int
     measured: int | None
+    examples: int | None = None
 
 
-LIVE = ("step", "left", "loss", "time", "epoch", "lr", "memory")  # the most important one first
-LOGGED = ("step", "epoch", "loss", "lr", "time", "left", "memory")
+# The most important one first.
+LIVE = ("step", "left", "loss", "speed", "epoch", "lr", "time", "memory")
+LOGGED = ("step", "epoch", "loss", "lr", "time", "speed", "left", "memory")
 
 
 def clauses(now: Now, order: Sequence[str] = LOGGED) -> list[str]:
@@ -178,10 +180,18 @@ def clauses(now: Now, order: Sequence[str] = LOGGED) -> list[str]:
         "loss": f"loss {now.loss:.5g}",
         "lr": f"lr {now.rate:.3g}",
         "time": f"{format_seconds(now.seconds)} a step",
+        "speed": _speed(now),
         "left": f"left {format_wait(now.left)}" if now.left else "",
         "memory": f"memory {format_bytes(now.planned)} planned{measured}",
     }
     return [said[name] for name in order if said[name]]
+
+
+def _speed(now: Now) -> str:
+    """Examples a second, where both are known."""
+    if now.examples is None or not now.seconds > 0:
+        return ""
+    return f"{format_rate(now.examples / now.seconds)} examples/s"
 
 
 _WRITTEN = {

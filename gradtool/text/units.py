@@ -59,6 +59,11 @@ def format_count(n: int) -> str:
     return _scaled(n, 1000, COUNTS)
 
 
+def format_rate(x: float) -> str:
+    """A number of things a second in three digits, whole from a hundred on: `4.21`, `1,230`."""
+    return f"{float(f'{x:.3g}'):,.0f}" if x >= 100 else f"{x:.3g}"
+
+
 def format_seconds(s: float) -> str:
     """A duration in three digits, `12.3 ms`; from a minute on, `4 min 05 s` and `1 h 02 min`."""
     if not math.isfinite(s):

@@ -38,7 +38,8 @@ def states():
         for seconds in (3e-6, 0.0123, 4321.0):
             for loss in (0.25, -1.2345e-12, float("nan")):
                 left = None if steps is None or step == 1 else (steps - step) * seconds
-                yield Now(step, steps, step // 2, loss, 1.5e-4, seconds, left, 1 << 33, 999), steps
+                told = (step, steps, step // 2, loss, 1.5e-4, seconds, left, 1 << 33, 999)
+                yield Now(*told, None if steps is None else 32), steps
 
 
 @pytest.mark.parametrize(("encoding", "color"), [("utf-8", "always"), ("ascii", "never")])
@@ -62,6 +63,17 @@ def test_no_line_is_as_wide_as_the_terminal(terminal, monkeypatch, encoding, col
                 assert {*"━─=-"} & {*text[: live.LEAST]}
                 assert now.left is None or "left " in text
     live.clear()
+
+
+@pytest.mark.parametrize(
+    ("examples", "seconds", "said"),
+    [(32, 0.01, "3,200 examples/s"), (32, 2.0, "16 examples/s"), (1, 3600.0, "0.000278 examples/s"),
+     (64, 5.2e-5, "1,230,000 examples/s"), (32, 0.0, None), (None, 0.01, None)],
+)  # fmt: skip
+def test_a_line_says_how_many_examples_a_second_there_are(examples, seconds, said):
+    found = clauses(Now(3, 9, 0, 0.5, 0.1, seconds, None, 8, None, examples))
+
+    assert [clause for clause in found if "examples" in clause] == ([said] if said else [])
 
 
 def test_a_line_is_taken_away_before_another_is_written(terminal):
@@ -118,6 +130,7 @@ def test_a_training_ends_its_line_and_stays_in_the_terminal(training, columns):
     assert seen.code == 0
     assert seen.too_wide() == []
     assert any("step 1/40" in text for _, text in seen.written())
+    assert any("examples/s" in text for _, text in seen.written()) == (columns > 80)
     assert [line for line in seen.lines if line.startswith(ENDS)] == seen.lines[-2:] or columns < 60
     assert not any("step 1/40" in line or "━" in line for line in seen.lines)
 
