@@ -44,8 +44,6 @@ class Begun:
 class Watcher:
     """Hears of a training as it goes on; a subclass has the methods that it needs.
 
-    Steps are counted from 1 and over runs that were resumed, epochs from 0.
-
     Example:
         class Patient(gt.Watcher):
             def stepped(self, step, epoch, loss, rate, planned):
@@ -59,34 +57,79 @@ class Watcher:
     """
 
     def begun(self, begun: Begun) -> None:
-        """The first step is next."""
+        """Hear that the first step is next.
+
+        Args:
+            begun: steps, the folder of the run, and what decides the steps.
+        """
 
     def tries(self, micro_batches: int, examples: int) -> None:
-        """A step in `micro_batches` parts of `examples` each is planned for a memory."""
+        """Hear that a step is planned for a memory.
+
+        Args:
+            micro_batches: its parts.
+            examples: those of a part.
+        """
 
     def fitted(self, fit: Fit) -> None:
-        """It is settled how a memory is kept to."""
+        """Hear how a memory is kept to.
+
+        Args:
+            fit: what was tried and what is chosen.
+        """
 
     def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
-        """A step is done, at a learning rate, in an arena of `planned` bytes."""
+        """Hear that a step is done.
+
+        Args:
+            step: its number, from 1 on and over runs that were resumed.
+            epoch: that which it is part of, from 0 on.
+            loss: that of its batch, before the update.
+            rate: the learning rate.
+            planned: bytes of the arena.
+        """
 
     def skipped(self, step: int, scale: float) -> None:
-        """A step has updated nothing, because a gradient was infinite at a loss scale."""
+        """Hear that a step has updated nothing, because a gradient was infinite.
+
+        Args:
+            step: its number.
+            scale: the loss scale at which it was.
+        """
 
     def evaluated(self, step: int, found: Mapping[str, float], *, best: bool) -> None:
-        """The model was evaluated: `found` has its numbers by metric; whether none was better."""
+        """Hear of an evaluation.
+
+        Args:
+            step: the number of the step before it.
+            found: numbers by metric, those of means of weights as `ema METRIC`.
+            best: whether none was better.
+        """
 
     def saved(self, step: int, path: Path) -> None:
-        """A checkpoint was written, whose JSON is at `path`."""
+        """Hear that a checkpoint was written.
+
+        Args:
+            step: the number of the step before it.
+            path: its JSON file.
+        """
 
     def said(self, line: str) -> None:
-        """Something people should hear."""
+        """Hear something for people.
+
+        Args:
+            line: a text without an end of line.
+        """
 
     def ended(self) -> None:
-        """Training is over, whatever has ended it."""
+        """Hear that training is over, whatever has ended it."""
 
     def stops(self) -> bool:
-        """Whether training shall stop, with a checkpoint; asked after each step."""
+        """Whether training shall stop here; asked after each step.
+
+        Returns:
+            True for an end with a checkpoint and results.
+        """
         return False
 
 

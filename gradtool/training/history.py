@@ -23,11 +23,11 @@ class History:
         losses: those of the steps that were taken now.
         evaluations: pairs of a step and its numbers by name.
         best: the step of the best evaluation, where there was one.
-        best_ema: the same of the means of weights, where the training keeps some.
-        tables: by the step of the last evaluation and of the best, tables of counts by metric.
         skipped: how many steps were left out, for gradients that are not finite.
         ended: why it did: `steps`, `patience` or `interrupted`.
         fit: how a memory was kept to, where one was.
+        best_ema: the step of the best evaluation of the means of weights, where there are some.
+        tables: by the step of the last evaluation and of the best, tables of counts by metric.
 
     Example:
         with gt.Trainer("samples/cnn.onnx", steps=2, batch=4) as trainer:

@@ -1,10 +1,13 @@
 """Functions of the user's that are wrong: one line with their file and line, and exit code 2."""
 
+import inspect
 import json
 import re
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from trainings import examples, load, proto
 
 import gradtool as gt
 from gradtool.errors import UserCodeError
-from gradtool.training.callbacks import HEARD, Watcher
+from gradtool.training.callbacks import HEARD, Begun, Watcher
 
 MISTAKES = {
     "raises": "({takes}):\n    raise RuntimeError('no')\n",
@@ -162,6 +165,20 @@ def test_what_is_no_callback_is_one_line(called, tmp_path, name, said):
     assert outcome.code == 2
     assert said in outcome.err.splitlines()[-1]
     assert not (tmp_path / "net.train").exists()
+
+
+def test_the_page_has_every_method_with_what_it_takes():
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    section = page.split("\n## Callbacks\n")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)\((.*?)\)` \|", section, re.MULTILINE))
+    taken = {
+        name: ", ".join(list(inspect.signature(getattr(Watcher, name)).parameters)[1:])
+        for name in (*HEARD, "stops")
+    }
+
+    assert rows == taken
+    begun = re.search(r"`begun` has (.*?) \|", section)[1]
+    assert re.findall(r"`(\w+)`", begun) == [each.name for each in fields(Begun)]
 
 
 def test_a_mistake_within_a_package_names_the_function():
