@@ -154,6 +154,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
          **KERNELS,
          "lora_adapter": ["--lora-adapter"], "export": ["--export"],
+         "find_lr": ["--find-lr"], "html": ["--html", "rates.html"],
          **{n: v for n, v in SIZES.items() if n != "batch"},
          **{n: v for n, v in GRADIENT.items() if n not in NOT_HERE}, **JSON},
     ),

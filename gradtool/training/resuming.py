@@ -16,7 +16,8 @@ from gradtool.io.documents import is_number, is_text, is_whole
 from gradtool.training.options import TrainOptions, different
 
 Of = Mapping[str, Any]
-FREE = ("lr", "schedule", "warmup", "steps", "epochs", "every")
+LENGTH = ("steps", "epochs", "patience")
+FREE = ("lr", "schedule", "warmup", *LENGTH, "every")
 
 
 def _facts(of: Of) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def _facts(of: Of) -> dict[str, Any]:
     length = recipe.get("length")
     length = length if isinstance(length, Mapping) else {}
     rates = {name: recipe.get(name) for name in ("lr", "schedule", "warmup")}
-    return rates | {name: length.get(name) for name in ("steps", "epochs")} | {"every": every}
+    return rates | {name: length.get(name) for name in LENGTH} | {"every": every}
 
 
 def _fixed(of: Of) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from gradtool.training.lengths import Lengths, lengths_of
 from gradtool.training.metrics import Metric, deciding, metrics, ranked
 from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.reading import bound, sources_of
+from gradtool.training.resuming import LENGTH
 from gradtool.training.sampler import Order
 from gradtool.training.schedules import Schedule
 from gradtool.training.sizing import kernels_for, rates_of, sized
@@ -85,7 +86,7 @@ class Setup:
                 "lr": rates.peak,
                 "schedule": rates.text,
                 "warmup": rates.warmup,
-                "length": {"steps": options.steps, "epochs": options.epochs},
+                "length": {name: vars(options)[name] for name in LENGTH},
                 "batch": self.order.size if self.order else options.batch,
                 "micro_batches": self._parts(),
                 "loss_scale": options.loss_scale,

@@ -118,6 +118,7 @@ CHANGES = {
     "steps 12 (8 before)": {"steps": 12},
     "steps none (8 before), epochs 2 (none before)": {"steps": None, "epochs": 2},
     "every 4 (3 before)": {"every": 4},
+    "patience 9 (none before)": {"patience": 9},
     "": {},
 }
 
