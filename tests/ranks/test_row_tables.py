@@ -123,7 +123,7 @@ def test_a_row_is_never_older_than_asked_and_some_are_as_old(case, ranks):
 def test_stale_rows_train_and_fresh_ones_of_one_step_are_exact(optimizer):
     """Before anything is updated no row is old: sums that came in no order are those of one."""
     model, data, options, several = drawn(3, seed=2)
-    options |= {"optimizer": optimizer, "no_decay": [], "clip_value": None, "steps": 1}
+    options |= {"optimizer": optimizer, "no_decay": [], "clip_value": None, "steps": 1, "ema": None}
     several |= {"staleness": 3, "shard_tables": ["table*"], "plan": "keep"}
     expected = trained(model, data, options)
     found = on_ranks(4, lambda group: trained(model, data, options | several, group))
@@ -135,6 +135,31 @@ def test_stale_rows_train_and_fresh_ones_of_one_step_are_exact(optimizer):
     stale = on_ranks(4, lambda group: trained(model, data, options | several | long, group))[0][0]
     assert np.mean(stale[-5:]) < np.mean(stale[:5])
     assert abs(np.mean(stale[-5:]) - np.mean(first[-5:])) < 0.1 * np.mean(first[:5])
+
+
+class Told(Watcher):
+    def __init__(self):
+        self.lines = []
+
+    def said(self, line):
+        self.lines.append(line)
+
+
+@pytest.mark.exhaustive
+def test_means_are_not_evaluated_and_a_line_says_so():
+    model, data, options, several = drawn(3, seed=2)
+    options |= several | {"optimizer": "sgd", "no_decay": [], "clip_value": None, "steps": 2}
+    options |= {"ema": 0.9, "shard_tables": ["table*"]}
+
+    def work(group):
+        told = Told()
+        with gt.Trainer(gt.load(model), **options) as trainer:
+            history = trainer.fit(data, evaluate=data, group=group, watcher=told)
+        return [line for line in told.lines if "means" in line], history.evaluations[-1][1]
+
+    for lines, numbers in on_ranks(2, work):
+        assert len(lines) == 1
+        assert list(numbers) == ["loss"]
 
 
 def newest(folder):
