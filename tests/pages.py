@@ -22,8 +22,10 @@ from gradtool.reports.learning_page import learning_page
 from gradtool.reports.page_data import Page
 from gradtool.reports.pipeline_page import pipeline_page
 from gradtool.reports.plans import Row
+from gradtool.reports.rates import rates_page
 from gradtool.reports.roofline_page import roofline_page
 from gradtool.reports.stages import Interval, Pipeline, StageLayout
+from gradtool.training.rate_sweep import Sweeping, rate_of
 from gradtool.workloads import plans, strategies
 from gradtool.workloads.planned import Arena, Planned
 
@@ -111,9 +113,21 @@ def run_page(seconds: float = 1e-5) -> str:
 
 
 def curves_page(count: int = 500) -> str:
-    """Two trainings whose losses fall."""
+    """Two trainings whose losses fall, and which confuse some of twelve classes."""
     entries = [{"step": n, "loss": 100 / n, "lr": 1 / n} for n in range(1, count + 1)]
-    return learning_page([Run.of(name, entries[::gap]) for name, gap in (("all", 1), ("few", 50))])
+    runs = [Run.of(name, entries[::gap]) for name, gap in (("all", 1), ("few", 50))]
+    for each in runs:
+        each.at, each.tables = 100, {"confusion": 90 * np.eye(12, dtype=int) + 7}
+    return learning_page(runs)
+
+
+def sweep_page() -> str:
+    """A sweep of learning rates whose loss falls, then diverges."""
+    losses = [2.0] * 50 + [2.0 - 0.15 * n for n in range(13)] + [0.2 + n for n in range(30)]
+    told = Sweeping()
+    for step, loss in enumerate(losses, 1):
+        told.stepped(step, 0, loss, rate_of(step - 1, 100), 0)
+    return rates_page(told.found(diverged=True), "tiny.onnx")
 
 
 def stages_page(micro_batches: int = 4) -> str:
@@ -148,5 +162,5 @@ def frontier_page() -> Page:
 
 PAGES = {
     "report": lambda: html_page(frontier_page()), "run": run_page, "curves": curves_page,
-    "stages": stages_page,
+    "stages": stages_page, "rates": sweep_page,
 }  # fmt: skip

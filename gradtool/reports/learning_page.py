@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from gradtool.reports.learning import LINEAR, Point, Run, number, runs_table
 from gradtool.reports.pictures import (
     across,
+    in_numbers,
     marks_across,
     marks_up,
     path,
     picture,
     pictures_page,
     round_numbers,
+    scrolling,
     section,
     shown,
 )
-from gradtool.reports.predictions import confusion_svg
+from gradtool.reports.predictions import confusion_svg, tables
 from gradtool.text.layout import Column
 from gradtool.text.plot import RATIO
 from gradtool.text.table import Table
@@ -43,13 +46,21 @@ def learning_page(runs: Sequence[Run]) -> str:
         [
             *(_section(name, [(r.name, r.curves().get(name, [])) for r in runs]) for name in names),
             *(
-                section(f"{run.name}: {name} at step {run.at}", confusion_svg({name: table}))
+                _confusion(f"{f'{run.name}: ' if len(runs) > 1 else ''}{name}", run.at, table)
                 for run in runs
                 for name, table in run.tables.items()
             ),
         ],
         [(_style(n), run.name) for n, run in enumerate(runs)] if len(runs) > 1 else (),
     )
+
+
+def _confusion(name: str, step: int, counts: Any) -> str:
+    """A confusion matrix as a picture, and in numbers."""
+    title = f"{name} at step {step}"
+    (numbers,) = tables({title: counts})
+    drawn = scrolling(f"{title}: a picture", confusion_svg({title: counts}))
+    return section(title, drawn + in_numbers(title, numbers))
 
 
 def _section(name: str, lines: Sequence[tuple[str, Sequence[Point]]]) -> str:

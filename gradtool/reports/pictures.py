@@ -50,10 +50,19 @@ def section(title: str, content: str) -> str:
 def scrolled(label: str, table: Table) -> str:
     """A table that scrolls across by keys if it is wider than the page."""
     remarks = "".join(f'<p class="hint">{shown(line)}</p>' for line in table.footer.splitlines())
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{shown(label)}">'
-        f"{_table(table)}</div>{remarks}"
-    )
+    return scrolling(label, _table(table)) + remarks
+
+
+def scrolling(label: str, content: str) -> str:
+    """Something of a width of its own, which scrolls across where the page is narrower."""
+    named = f'role="region" tabindex="0" aria-label="{shown(label)}"'
+    return f'<div class="scroll" {named}>{content}</div>'
+
+
+def in_numbers(title: str, numbers: Table) -> str:
+    """The data of a picture, for readers of no pictures."""
+    listed = scrolled(f"{title}: in numbers", numbers)
+    return f"<details><summary>in numbers</summary>{listed}</details>"
 
 
 def _table(table: Table) -> str:
@@ -78,10 +87,7 @@ def picture(
 ) -> str:  # fmt: skip
     """A section with a drawing; `numbers` has its data, for readers of no pictures."""
     said = f'<p class="hint">{shown(hint)}</p>' if hint else ""
-    behind = ""
-    if numbers is not None:
-        listed = scrolled(f"{title}: in numbers", numbers)
-        behind = f"<details><summary>in numbers</summary>{listed}</details>"
+    behind = "" if numbers is None else in_numbers(title, numbers)
     return section(
         title,
         f'{said}<div class="picture {kind}"><svg height="{height:g}" role="img" '

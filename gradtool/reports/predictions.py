@@ -122,9 +122,9 @@ def confusion_svg(metrics: Mapping[str, Any]) -> str:
             f"{int(matrix[row, column])}</title></rect>"
         )
         if has_text:
-            ink = "#ffffff" if share > 0.5 else "currentColor"
+            ink = 'class="number" fill="#ffffff"' if share > 0.5 else 'fill="currentColor"'
             cells.append(
-                f'<text x="{x + cell / 2:.2f}" y="{y + cell / 2 + 4:.2f}" fill="{ink}">'
+                f'<text x="{x + cell / 2:.2f}" y="{y + cell / 2 + 4:.2f}" {ink}>'
                 f"{int(matrix[row, column])}</text>"
             )
     names = [
@@ -137,10 +137,11 @@ def confusion_svg(metrics: Mapping[str, Any]) -> str:
     ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size:.0f} {size:.0f}" '
-        f'width="{size:.0f}" height="{size:.0f}" role="img" font-family="system-ui, sans-serif" '
+        f'width="{size:.0f}" height="{size:.0f}" role="img" aria-label="{shown(name)}" '
+        f'font-family="system-ui, sans-serif" '
         f'font-size="12" text-anchor="middle" color="#777"><title>{shown(name)}</title>'
         f'<text x="{SIDE + cell * classes / 2:.2f}" y="18" fill="currentColor">predicted</text>'
-        f'<text transform="translate(16 {SIDE + cell * classes / 2:.2f}) rotate(-90)" '
-        f'fill="currentColor">label</text><g fill="currentColor">{"".join(names + cells)}'
+        f'<text x="{SIDE - 18}" y="18" fill="currentColor">label</text>'
+        f'<g fill="currentColor">{"".join(names + cells)}'
         "</g></svg>\n"
     )
