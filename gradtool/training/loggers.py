@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gradtool.errors import GradtoolError, GradtoolWarning, UsageError
+from gradtool.io.contained import made
 from gradtool.io.documents import read_document, write_document
 from gradtool.text.extras import install
 from gradtool.text.words import suggest
@@ -125,17 +126,22 @@ class TensorBoard(Logger):
     extra, module = "tensorboard", "tensorboardX"
 
     def _open(self, begun: Begun) -> None:
-        if self._where is None and begun.run is None:
-            raise UsageError("--log tensorboard: name a folder, as in tensorboard:DIR")
-        folder = self._where or os.fspath(begun.run / "events" if begun.run else Path())
         try:
+            folder = self._where or self._own(begun)
             self._writer = self._package.SummaryWriter(
                 folder, purge_step=begun.first + 1, filename_suffix=f".{begun.first}"
             )
         except OSError as error:
-            raise UsageError(f"{folder}: {error.strerror or error}") from error
+            raise UsageError(f"{self._where or begun.run}: {error.strerror or error}") from error
         told = "  \n".join(f"{name}: {value}" for name, value in begun.options.items())
         self._writer.add_text("options", told, begun.first)
+
+    @staticmethod
+    def _own(begun: Begun) -> str:
+        """The folder of events in that of the run, through no link."""
+        if begun.run is None:
+            raise UsageError("--log tensorboard: name a folder, as in tensorboard:DIR")
+        return os.fspath(made(begun.run / "events"))
 
     def _write(self, step: int, numbers: Mapping[str, float], now: bool) -> None:  # noqa: FBT001
         for name, number in numbers.items():

@@ -51,6 +51,18 @@ def events(folder):
 
 
 @pytest.mark.extra
+def test_events_are_written_through_no_link(tmp_path):
+    pytest.importorskip("tensorboardX")
+    for folder in ("elsewhere", "run"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "run" / "events").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(UsageError, match="link"):
+        fitted(tmp_path / "run", "tensorboard")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.extra
 def test_events_are_those_of_the_training(tmp_path):
     pytest.importorskip("tensorboardX")
     history = fitted(tmp_path / "run", f"tensorboard:{tmp_path / 'events'}")
