@@ -13,7 +13,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any, ClassVar
 
 from gradtool.errors import GradtoolError, GradtoolWarning, UsageError
