@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,38 @@ class Shape:
                         slice(g, min(g + groups, self.groups)),
                         head, rows, turn == 0, turn == len(turns) - 1,
                     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Extras:
+    """Optional operands of the gradient of attention, behind Q, K, V, the statistic and gradients.
+
+    They are masks, the gradient of the scores that forward shows, keys and values of the past, and
+    lengths.  The first mask comes first, the others last.
+    """
+
+    masks: Sequence[Any] = ()
+    dscores: Any = None
+    past_k: Any = None
+    past_v: Any = None
+    lens: Any = None
+
+    @staticmethod
+    def of(inputs: Sequence[Any]) -> Extras:
+        """The operands of these inputs."""
+        given: list[Any] = [*inputs, *[None] * (5 - len(inputs))]
+        mask, dscores, past_k, past_v, lens, *more = given
+        masks = [m for m in (mask, *more) if m is not None]
+        return Extras(masks, dscores, past_k, past_v, lens)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The operands in their order, but for absent ones at the end."""
+        others = self.dscores, self.past_k, self.past_v, self.lens
+        found = [*(self.masks[:1] or [None]), *others, *self.masks[1:]]
+        while found and found[-1] is None:
+            found.pop()
+        return found
 
 
 def shape_of(

@@ -29,7 +29,7 @@ def test_a_boolean_mask_selects():
 
 
 def test_the_gradient_of_attention_takes_five_products():
-    op, given = "ai.gradtool::AttentionGrad", [Q, K, V, None, None, None, None, Y]
+    op, given = "ai.gradtool::FusedAttentionGrad", [Q, K, V, None, Y]
     divided = 2 * 4 * 3 * 6
     scores = 2 * SCORES * 6 + 4 * SCORES + 2 * 4 * 3  # dp, and back through the softmax
     results = 2 * (2 * SCORES * 8) + 2 * 4 * 3 * 8 + 2 * SCORES * 6

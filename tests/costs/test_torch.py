@@ -100,7 +100,7 @@ def test_attention_counts_the_products_of_torch_and_its_softmax():
 
     found = count("Attention", *shapes, out=[shapes[0]], opset=23)
     assert found == forward + 4 * scores + 2 * elements
-    found = count("ai.gradtool::AttentionGrad", *shapes, *[None] * 4, shapes[0], out=shapes)
+    found = count("ai.gradtool::FusedAttentionGrad", *shapes, None, shapes[0], out=shapes)
     again = forward // 2  # the scores, which torch keeps
     assert found == backward + again + 8 * scores + 3 * elements + 2 * 4 * 3
 

@@ -38,7 +38,6 @@ KERNELS = (
     "Attention", "BatchNormalization", "Dropout", "DynamicQuantizeLinear", "GRU", "If", "LSTM",
     "LayerNormalization", "Loop", "MaxPool", "RNN", "Scan", "SoftmaxCrossEntropyLoss", "Split",
     "StringSplit", "TopK", "Unique", "ai.gradtool::AdagradUpdate", "ai.gradtool::AdamUpdate",
-    "ai.gradtool::AttentionGrad",
     "ai.gradtool::BatchNormalizationGrad", "ai.gradtool::BatchNormalizationTraining",
     "ai.gradtool::FusedAttention", "ai.gradtool::FusedAttentionGrad", "ai.gradtool::GRUGrad",
     "ai.gradtool::GroupNormalizationGrad", "ai.gradtool::LSTMGrad",

@@ -1,9 +1,14 @@
-"""Composites of the attention family."""
+"""Composites of the attention family.
+
+Queries are [B, H, S, D], keys and values [B, G, T, D], masks [B, H, S, T] with sizes of one where
+they are broadcast.  A float mask is added to the scores, a boolean one puts `fill` where it is
+false.  The kernels say the formulas and their source.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,246 +16,220 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.typed import Dim, Dims, Maybe, Tensor, ints
+from gradtool.graph.typed import Dim, Tensor
+from gradtool.operators.attention import Extras
+from gradtool.ops.attention.body_form import (
+    BOOL,
+    Form,
+    heads_of,
+    joined,
+    own_mask,
+    split,
+    whole_mask,
+    wide,
+)
+from gradtool.ops.attention.body_rows import LESS, rows_of
 from gradtool.ops.index.body import gather_grad
 
+Block = tuple[Sequence[Tensor], Sequence[Tensor]]
 
-def _shapes(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    past_k: Tensor | None,
-    past_v: Tensor | None,
-    *rest: Tensor | None,
-    **attributes: Any,
-) -> Outputs:
-    values: list[tuple[Dims, ir.DataType]] = [(q.shape, q.dtype)]
-    for new, past in ((k, past_k), (v, past_v)):
-        shape = list(new.shape)
+
+def _forward_shapes(q: Tensor, k: Tensor, v: Tensor, *masks: Tensor, **_: Any) -> Outputs:
+    lead = list(q.shape)[:3]
+    return [([*lead, v.shape[-1]], q.dtype), ([*lead, 1], wide(q.dtype))]
+
+
+@composite("FusedAttention", shapes=_forward_shapes, outputs=2)
+def fused_attention(
+    op: Builder, q: Tensor, k: Tensor, v: Tensor, *masks: Tensor, safe: int = 0, **given: Any
+) -> list[Tensor]:
+    """`Y = exp(s - lse) v` and `lse = log Σ exp s` with `s = masked(q kᵀ · scale)`."""
+    return attend(op, Form.of(op, q, k, masks, **given), q, k, v, safe=bool(safe))
+
+
+def attend(
+    op: Builder, form: Form, q: Tensor, k: Tensor, v: Tensor, *, safe: bool, statistic: bool = True
+) -> list[Tensor]:
+    """Y, and the `statistic` of rows; with `safe` a row of only -inf is zero."""
+    q, k, v = form.by_row(q), form.keys(k), form.keys(v)
+    keys = op.swap_axes(k, -2, -1)
+
+    def block(_: Sequence[Tensor], at: Tensor | None) -> Block:
+        """Some rows of the result, and the logarithm of the sum of their scores."""
+        s, _bend = form.masked(op.MatMul(rows_of(op, q, at) * form.scale, keys), at)
+        axis = [len(s.shape) - 1]
+        top = op.ReduceMax(s, axis, keepdims=1)
+        if safe:
+            top = op.Max(top, _lowest(op, s))
+        e = op.Exp(s - top)
+        total = op.sum(e, axis, keepdims=True)
+        if safe:
+            none = op.Equal(total, 0.0)
+            total = op.Where(none, op.constant(1.0, s.dtype), total)
+            top = op.Where(none, op.constant(np.inf, s.dtype), top) if statistic else top
+        y = form.by_head(op.MatMul(op.cast(e / total, v.dtype), v))
+        return (), (y, form.by_head(top + op.Log(total))) if statistic else (y,)
+
+    return form.rows.each(op, (), block)[1]
+
+
+def _lowest(op: Builder, s: Tensor) -> Tensor:
+    return op.constant(float(np.finfo(s.dtype.numpy()).min), s.dtype)
+
+
+def _backward_shapes(
+    q: Tensor, k: Tensor, v: Tensor, _lse: Tensor | None, _dy: Tensor, _dlse: Tensor | None = None,
+    *rest: Tensor, of: Sequence[int] = (), **_: Any,
+) -> Outputs:  # fmt: skip
+    others = Extras.of(rest)
+    shapes = [q.shape, k.shape, v.shape]
+    for i, past in ((1, others.past_k), (2, others.past_v)):
         if past is not None:
-            shape = [*past.shape[:2], past.shape[2] + new.shape[-2], past.shape[3]]
-        values.append((shape, new.dtype))
-    return [*values, *([] if mask is None else [(mask.shape, mask.dtype)])]
+            length = past.shape[2] + shapes[i][-2]
+            shapes[i] = ir.Shape([*past.shape[:2], length, past.shape[3]])
+    pairs = list(zip(shapes, (q.dtype, k.dtype, v.dtype), strict=True))
+    return [*pairs, *((others.masks[i].shape, others.masks[i].dtype) for i in of)]
 
 
-@composite("AttentionGrad", shapes=_shapes, outputs=4)
-def attention_grad(
-    op: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, past_k: Tensor | None,
-    past_v: Tensor | None, lens: Tensor | None, dy: Tensor, dscores: Tensor | None = None, *,
-    scale: float | None = None, is_causal: int = 0, q_num_heads: int | None = None,
-    kv_num_heads: int | None = None, softcap: float = 0.0, softmax_precision: int | None = None,
-    qk_matmul_output_mode: int = 0, left_window_size: int = -1, right_window_size: int = -1,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients by q, all keys and values (past ones first), and, if there is one, a mask.
+@composite("FusedAttentionGrad", shapes=_backward_shapes, outputs=3)
+def fused_attention_grad(
+    op: Builder, q: Tensor, k: Tensor, v: Tensor, lse: Tensor | None, dy: Tensor,
+    dlse: Tensor | None = None, *rest: Tensor, safe: int = 0, of: Sequence[int] = (),
+    qk_matmul_output_mode: int = 0, q_num_heads: int | None = None,
+    kv_num_heads: int | None = None, **given: Any,
+) -> list[Tensor]:  # fmt: skip
+    """Gradients by q, all keys and values (past ones first) and the masks `of`.
 
-    With `s = q kᵀ · scale`, `t = softcap(s)`, `p = softmax(t + bias)`, `y = p v`:
+    With `s = q kᵀ · scale`, `t = softcap(s)`, `p = softmax(t + masks)`, `y = p v`:
 
-        dv = pᵀ dy     dp = dy vᵀ     dt = p · (dp - Σ p · dp)     ds = dt · softcap'(s)
-        dq = ds k · scale             dk = dsᵀ q · scale           dbias = dt, summed to its shape
+        dv = pᵀ dy    dp = dy vᵀ    dt = p · (dp - Σ p dp + dlse)    ds = dt · softcap'(s)
+        dq = ds k · scale           dk = dsᵀ q · scale               dmask = dt, summed to its shape
 
-    `dscores` is the gradient of the scores that forward may show, at the stage it shows.
+    `lse` is the statistic of forward, if it has one.  Scores that forward shows add their gradient
+    at the stage that it shows.  All is turned, keys by queries: no product is one of forward,
+    which a runtime that merges equal nodes would keep for it.
     """
-    flat = len(q.shape) == 3
     heads, groups = heads_of(q, k, q_num_heads, kv_num_heads)
-    repeat = 1 if heads == groups else heads // groups
-    likes = q, k, v
-    kind = v.dtype
-    if kind != q.dtype:  # values may have a type of their own; results have that of the queries
-        v = op.Cast(v, to=q.dtype)
-        past_v = None if past_v is None else op.Cast(past_v, to=q.dtype)
-    if flat:
-        pairs = ((q, heads), (k, groups), (v, groups), (dy, heads))
-        q, k, v, dy = (_split(op, a, h) for a, h in pairs)
+    others = Extras.of(rest)
+    masks, past_k, past_v, dscores = others.masks, others.past_k, others.past_v, others.dscores
+    own, dtype = (q, k, v), q.dtype  # values may have a type of their own; Y has that of queries
+    q, dy = split(op, q, heads), split(op, dy, heads)
+    k, v = split(op, k, groups), split(op, op.cast(v, dtype), groups)
     if past_k is not None:
-        k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
-    q, dy = _grouped(op, q, groups, repeat), _grouped(op, dy, groups, repeat)
-    dscores = _grouped(op, dscores, groups, repeat)
-    k, v = (op.unsqueeze(a, 2) if repeat != 1 else a for a in (k, v))
-    factor = _inverse_root(op, q) if scale is None else scale
-
-    s = op.MatMul(q * factor, op.swap_axes(k, -2, -1))
-    bend = op.Tanh(s / softcap) if softcap else None
-    s = s if bend is None else bend * softcap
-    window = (left_window_size, right_window_size)
-    allowed, bias, width = _bias(op, s, mask, past_k, lens, is_causal, window, groups, repeat)
-    p = _softmax(op, s, allowed, bias)
-
-    given = {} if dscores is None else {qk_matmul_output_mode: dscores}
-    dv = op.MatMul(op.swap_axes(p, -2, -1), dy)
-    dp = _plus(op.MatMul(dy, op.swap_axes(v, -2, -1)), given.get(3))
-    dbias = _softmax_gradient(op, p, dp, allowed, given.get(2))
-    ds = _plus(dbias, given.get(1))
-    ds = _plus(ds if bend is None else ds * (1 - bend * bend), given.get(0))
-    dq = op.MatMul(ds, k) * factor
-    dk = op.MatMul(op.swap_axes(ds, -2, -1), q) * factor
-    if repeat != 1:
-        dk, dv = op.sum(dk, [2]), op.sum(dv, [2])
-        dq, dbias = _merged(op, dq), _merged(op, dbias)
-    if flat:
-        dq = _joined(op, dq, likes[0])
-    if flat and past_k is None:
-        dk, dv = _joined(op, dk, likes[1]), _joined(op, dv, likes[2])
-    if kind != likes[0].dtype:
-        dv = op.Cast(dv, to=kind)
-    return dq, dk, dv, *_mask_gradient(op, mask, width, dbias)
+        k, v = op.Concat(past_k, k, axis=2), op.Concat(op.cast(past_v, dtype), v, axis=2)
+    whole = [whole_mask(op, mask, k) for mask in masks]
+    times = LESS if op.in_pieces else 1
+    form = Form.of(op, q, k, whole, past_k, others.lens, times=times, **given)
+    shown = {} if dscores is None else {qk_matmul_output_mode: form.by_row(dscores)}
+    backward = _Backward(
+        op, form, form.keys(k), form.keys(v), form.by_row(q), form.by_row(dy),
+        form.by_row(lse, np.inf),  # so that p is zero
+        form.by_row(dlse), shown, {i: whole[i] for i in of},
+        hidden=2 in shown or form.fill != -np.inf or not safe,
+    )  # fmt: skip
+    dq, dk, dv, dmasks = backward.gradients(k, v)
+    if past_k is None:
+        dk, dv = joined(op, dk, own[1]), joined(op, dv, own[2])
+    found = [own_mask(op, dmasks[i], masks[i]) for i in of]
+    return [joined(op, dq, own[0]), dk, op.cast(dv, own[2].dtype), *found]
 
 
-def _softmax_gradient(
-    op: Builder, p: Tensor, dp: Tensor, allowed: Tensor | None, shown: Tensor | None
-) -> Tensor:
-    """Gradient of the scores, plus the gradient `shown` of their output; zero where masked."""
-    ds: Tensor = p * (dp - op.sum(p * dp, [len(p.shape) - 1], keepdims=True))
-    if shown is None:
-        return ds
-    ds = ds + shown
-    return ds if allowed is None else op.Where(allowed, ds, op.constant(0.0, ds.dtype))
+@dataclass(frozen=True)
+class _Backward:
+    """Gradients by blocks of rows, of operands in the layout of a form.
 
+    `shown` is by its stage the gradient of scores that forward shows; `wanted` by number the masks
+    whose gradients are; `hidden` says that scores that a mask hides may have a gradient.
+    """
 
-def heads_of(
-    q: Tensor, k: Tensor, q_num_heads: int | None, kv_num_heads: int | None
-) -> tuple[int, ...]:
-    """The numbers of heads of queries, and of keys."""
-    if len(q.shape) == 3 and q_num_heads and kv_num_heads:
-        return q_num_heads, kv_num_heads
-    return ints((q.shape[1], k.shape[1]))
+    op: Builder
+    form: Form
+    k: Tensor
+    v: Tensor
+    q: Tensor
+    dy: Tensor
+    lse: Tensor | None
+    dlse: Tensor | None
+    shown: Mapping[int, Tensor]
+    wanted: Mapping[int, Tensor]
+    hidden: bool
 
+    def gradients(
+        self, k: Tensor, v: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]:
+        """Gradients by queries, keys, values and masks, from keys and values [B, G, T, D]."""
+        op, rows = self.op, self.form.rows
+        summed = [i for i, mask in self.wanted.items() if mask.shape[2] == 1]
+        stacked = [i for i in self.wanted if i not in summed]
 
-def _mask_gradient(
-    op: Builder, mask: Tensor | None, width: Tensor | None, dbias: Tensor
-) -> tuple[Tensor, ...]:
-    """The gradient of a float mask; nothing for any other."""
-    if mask is None or mask.dtype == ir.DataType.BOOL:
-        return ()
-    if width is not None:
-        dbias = op.Slice(dbias, [0], width, [3])
-    return (op.unbroadcast(dbias, mask),)
+        def block(sums: Sequence[Tensor], at: Tensor | None) -> Block:
+            """Contributions of some rows to the sums over all rows, and their own results."""
+            dq, dk, dv, found = self._of(at)
+            terms = [dk, dv, *(found[i] for i in summed)]
+            terms = [a + b for a, b in zip(sums, terms, strict=True)] if sums else terms
+            return terms, [dq, *(found[i] for i in stacked)]
 
+        sums: list[Tensor] = []
+        if rows.count > 1:
+            sums = [op.zeros_like(a) for a in (k, v, *(self.wanted[i] for i in summed))]
+        (dk, dv, *added), (dq, *whole) = rows.each(op, sums, block)
+        by_mask = zip((*summed, *stacked), (*added, *whole), strict=True)
+        return dq, dk, dv, dict(by_mask)
 
-def _inverse_root(op: Builder, q: Tensor) -> Tensor | float:
-    """One by the root of the size of a head."""
-    size = q.shape[-1]
-    if isinstance(size, int):
-        return 1 / math.sqrt(size)
-    root = op.Sqrt(op.cast(op.size(size), ir.DataType.DOUBLE))
-    return op.cast(op.Reciprocal(root), q.dtype)
+    def _of(self, at: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]:
+        """The contributions of the rows `at`."""
+        op, form = self.op, self.form
+        q, dy = rows_of(op, self.q, at), rows_of(op, self.dy, at)
+        lse = None if self.lse is None else rows_of(op, self.lse, at)
+        q = q * form.scale
+        p, bend = self._probabilities(op.MatMul(self.k, op.swap_axes(q, -2, -1)), lse, at)
+        dv = op.MatMul(op.cast(p, dy.dtype), dy)
+        dp = op.cast(op.MatMul(self.v, op.swap_axes(dy, -2, -1)), p.dtype)
+        dp = self._plus_shown(dp, 3, at)
+        row = op.sum(p * dp, [len(p.shape) - 2], keepdims=True)
+        row = row if self.dlse is None else row - form.turned(self.dlse, at)
+        ds, found = self._behind_masks(p * (dp - row), at)
+        ds = self._plus_shown(ds, 1, at)
+        ds = ds if bend is None else ds * (1 - bend * bend)
+        ds = op.cast(self._plus_shown(ds, 0, at), q.dtype)
+        dk = op.MatMul(ds, q)
+        dq = op.MatMul(op.swap_axes(ds, -2, -1), self.k) * form.scale
+        return form.by_head(dq), form.of_keys(dk), form.of_keys(dv), found
 
+    def _probabilities(
+        self, s: Tensor, lse: Tensor | None, at: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Probabilities of the rows `at` from their scores, and tanh of a soft cap."""
+        op = self.op
+        s, bend = self.form.masked(s, at, turned=True)
+        axis = [len(s.shape) - 2]
+        if lse is None:
+            top = op.Max(op.ReduceMax(s, axis, keepdims=1), _lowest(op, s))
+        else:
+            top = op.swap_axes(lse, -2, -1)
+        p = op.Exp(s - top)
+        # `lse` has the digits of the scores: masks of -10⁹ leave none to the logarithm.
+        total = op.sum(p, axis, keepdims=True)
+        least = op.constant(float(np.finfo(p.dtype.numpy()).tiny), p.dtype)
+        return p / op.Max(total, least), bend
 
-def _plus(a: Tensor, b: Tensor | None) -> Tensor:
-    return a if b is None else a + b
+    def _behind_masks(self, ds: Tensor, at: Tensor | None) -> tuple[Tensor, Mapping[int, Tensor]]:
+        """The gradient of scores before the masks, from that behind them, and those of masks."""
+        op, form, found = self.op, self.form, {}
+        if 2 in self.shown:
+            ds = form.by_place(self._plus_shown(ds, 2, at), at, 0.0, turned=True)
+        for i, mask in reversed(list(enumerate(form.masks))):
+            if mask.dtype == BOOL and self.hidden:
+                ds = op.Where(form.turned(mask, at), ds, op.constant(0.0, ds.dtype))
+            if i in self.wanted:
+                found[i] = form.of_mask(ds, self.wanted[i])
+        return ds, found
 
-
-def _split(op: Builder, a: Tensor, heads: int) -> Tensor:
-    """[B, S, H · D] → [B, H, S, D]."""
-    b, s, size = a.shape
-    return op.transpose(op.reshape(a, [b, s, heads, size // heads]), [0, 2, 1, 3])
-
-
-def _joined(op: Builder, a: Tensor, like: Tensor) -> Tensor:
-    """The inverse of `_split`."""
-    return op.reshape_like(op.transpose(a, [0, 2, 1, 3]), like)
-
-
-def _grouped(op: Builder, a: Maybe, groups: Dim, repeat: Dim) -> Maybe:
-    """[B, G · n, S, D] → [B, G, n, S, D], where n is more than one."""
-    if a is None:
-        return None
-    if repeat == 1:
-        return a
-    b, _, s, d = a.shape
-    return op.reshape(a, [b, groups, repeat, s, d])
-
-
-def _merged(op: Builder, a: Tensor) -> Tensor:
-    """The inverse of `_grouped`."""
-    b, g, n, s, d = a.shape
-    return op.reshape(a, [b, g * n, s, d])
-
-
-def _softmax(op: Builder, s: Tensor, allowed: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Softmax of the masked scores over the last axis; a row of only -inf is zero."""
-    if allowed is None and bias is None:
-        return op.Softmax(s, axis=-1)
-    s = _plus(s, bias)
-    if allowed is not None:
-        s = op.Where(allowed, s, op.constant(-np.inf, s.dtype))
-    axis = [len(s.shape) - 1]
-    lowest = op.constant(float(np.finfo(s.dtype.numpy()).min), s.dtype)
-    e = op.Exp(s - op.Max(op.ReduceMax(s, axis, keepdims=1), lowest))
-    total = op.sum(e, axis, keepdims=True)
-    return e / op.Where(op.Equal(total, 0.0), op.constant(1.0, s.dtype), total)
-
-
-def _bias(
-    op: Builder,
-    s: Tensor,
-    mask: Tensor | None,
-    past_k: Tensor | None,
-    lens: Tensor | None,
-    causal: int,
-    window: Sequence[int],
-    groups: Dim,
-    repeat: Dim,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """`(mask of keys to see, bias to add, width of the mask if it may be short)`, each or None."""
-    allowed, bias, width = None, None, None
-    if mask is not None:
-        mask, width = _padded(op, mask, s)
-        mask = _grouped_mask(op, mask, groups, repeat)
-        allowed, bias = (mask, None) if mask.dtype == ir.DataType.BOOL else (None, mask)
-    columns = _range(op, s, -1)
-    ends = None if lens is None else op.unsqueeze(lens, list(range(1, len(s.shape))))
-    if ends is not None:
-        allowed = _and(op, allowed, op.Less(columns, ends))
-    left, right = window
-    if causal:
-        right = 0
-    if (left, right) == (-1, -1):
-        return allowed, bias, width
-    place = op.unsqueeze(_range(op, s, -2), 1)
-    if ends is not None:
-        place = place + (ends - op.size_of(s, len(s.shape) - 2, len(s.shape) - 1))
-    elif past_k is not None:
-        place = place + op.size_of(past_k, 2, 3)
-    if right >= 0:
-        allowed = _and(op, allowed, op.LessOrEqual(columns, place + right))
-    if left >= 0:
-        allowed = _and(op, allowed, op.GreaterOrEqual(columns, place - left))
-    return allowed, bias, width
-
-
-def _and(op: Builder, a: Tensor | None, b: Tensor) -> Tensor:
-    return b if a is None else op.And(a, b)
-
-
-def _range(op: Builder, s: Tensor, axis: int) -> Tensor:
-    """`0, 1, …` along an axis of `s`."""
-    axis += len(s.shape)
-    size = s.shape[axis]
-    if isinstance(size, int):
-        return op.constant(np.arange(size))
-    return op.Range(0, op.Squeeze(op.size_of(s, axis, axis + 1), [0]), 1)
-
-
-def _padded(op: Builder, mask: Tensor, s: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The mask, continued with -inf or False to the number of keys, and its own width."""
-    if mask.shape[-1] == s.shape[-1]:
-        return mask, None
-    rank, total = len(mask.shape), op.size_of(s, len(s.shape) - 1, len(s.shape))
-    width = op.size_of(mask, rank - 1, rank)
-    pads = op.Concat([0] * (2 * rank - 1), total - width, axis=0)
-    fill = 0.0 if mask.dtype == ir.DataType.BOOL else -np.inf
-    made = op.Pad(mask, pads, op.constant(fill, mask.dtype))
-    made.shape = ir.Shape([*mask.shape[:-1], s.shape[-1]])
-    return made, width
-
-
-def _grouped_mask(op: Builder, mask: Tensor, groups: Dim, repeat: Dim) -> Tensor:
-    """The mask as it broadcasts to grouped scores."""
-    if repeat == 1 or len(mask.shape) < 3:
-        return mask
-    *lead, h, s, t = mask.shape
-    return op.reshape(mask, [*lead, *((1, 1) if h == 1 else (groups, repeat)), s, t])
+    def _plus_shown(self, ds: Tensor, stage: int, at: Tensor | None) -> Tensor:
+        """`ds`, plus the gradient of scores that are shown at a stage."""
+        if stage not in self.shown:
+            return ds
+        return ds + self.op.cast(self.form.turned(self.shown[stage], at), ds.dtype)
 
 
 @composite("RotaryTableGrad", like=(2, 2))
@@ -271,7 +250,7 @@ def rotary_table_grad(
     positions read get the sum.
     """
     if len(x.shape) == 3:
-        x, dy = _split(op, x, num_heads), _split(op, dy, num_heads)
+        x, dy = split(op, x, num_heads), split(op, dy, num_heads)
     size = rotary_embedding_dim or x.shape[3]
     (x1, x2), (d1, d2) = (_pairs(op, a, size, interleaved) for a in (x, dy))
     found = []

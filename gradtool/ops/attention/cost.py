@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gradtool.graph.specs import Spec
-from gradtool.operators.attention import Shape, shape_of
+from gradtool.operators.attention import Extras, Shape, shape_of
 from gradtool.ops.costs import cost
 from gradtool.ops.shared.element_counts import Results, Shaped, size, wanted
 
@@ -16,10 +16,16 @@ def _scores(n: Shape) -> int:
     return n.batch * n.groups * n.heads * n.queries * n.keys
 
 
-def _weights(n: Shape, q: Shaped, mask: Any) -> int:
-    """`exp(s - max)` and its sum, of `s = softcap(q scale · kᵀ) + mask`."""
-    added = isinstance(mask, Spec | np.ndarray) and mask.dtype != np.bool_
-    return size(q) + _scores(n) * (2 * n.size + 4 + (3 if n.softcap > 0 else 0) + added)
+def _masked(n: Shape, q: Shaped, masks: Sequence[Any]) -> int:
+    """The scores `softcap(q scale · kᵀ)`, and every float mask added."""
+    added = sum(1 for mask in masks if mask.dtype != np.bool_)
+    return size(q) + _scores(n) * (2 * n.size + (3 if n.softcap > 0 else 0) + added)
+
+
+def _attended(n: Shape, q: Shaped, masks: Sequence[Any]) -> int:
+    """`exp(s - max) v / Σ`, with the sum of each row divided out at the end."""
+    rows = n.batch * n.groups * n.heads * n.queries
+    return _masked(n, q, masks) + 4 * _scores(n) + (2 * _scores(n) + rows) * n.value_size
 
 
 @cost("Attention", "ai.gradtool::ScaledAttention")
@@ -27,68 +33,41 @@ def attention(
     q: Shaped, k: Shaped, v: Shaped, mask: Any = None, past_k: Any = None, _past_v: Any = None,
     _lens: Any = None, *, out: Results, **attributes: Any,
 ) -> int:  # fmt: skip
-    """`Y = exp(s - max) v / Σ`, with the sum of each row divided out at the end."""
+    """Y, and the probabilities where they are shown."""
     n = shape_of(q, k, v, past_k, **attributes)
-    rows = n.batch * n.groups * n.heads * n.queries
-    count = _weights(n, q, mask) + (2 * _scores(n) + rows) * n.value_size
+    count = _attended(n, q, [] if mask is None else [mask])
     shown = wanted(out, 3) and attributes.get("qk_matmul_output_mode", 0) == 3
     return count + (_scores(n) if shown else 0)
-
-
-@cost("ai.gradtool::AttentionGrad")
-def attention_grad(
-    q: Shaped, k: Shaped, v: Shaped, mask: Any, past_k: Any, _past_v: Any, _lens: Any, dy: Shaped,
-    dscores: Shaped | None = None, *, out: Results, qk_matmul_output_mode: int = 0,
-    **attributes: Any,
-) -> int:  # fmt: skip
-    """The weights are computed again, and rows of dy divided by their sum.
-
-    dv = eᵀ dy    dp = dy vᵀ    ds = e (dp - Σ(e dp) / Σe)    dq = ds k scale    dk = dsᵀ q
-    """
-    n = shape_of(q, k, v, past_k, **attributes)
-    scores, rows = _scores(n), n.batch * n.groups * n.heads * n.queries
-    count = _weights(n, q, mask) + size(dy) + scores * (2 * n.value_size + 4) + rows
-    if n.softcap > 0:
-        count += 3 * scores
-    if wanted(out, 0):
-        count += 2 * scores * n.size + size(q)
-    count += 2 * scores * n.size if wanted(out, 1) else 0
-    count += 2 * scores * n.value_size if wanted(out, 2) else 0
-    count += scores if wanted(out, 3) else 0
-    return count + (scores * (2 if qk_matmul_output_mode == 3 else 1) if dscores is not None else 0)
-
-
-def _masked(n: Shape, q: Shaped, masks: tuple[Any, ...]) -> int:
-    """The scores `q scale · kᵀ`, and every float mask added."""
-    added = sum(1 for mask in masks if mask.dtype != np.bool_)
-    return size(q) + _scores(n) * (2 * n.size + added)
 
 
 @cost("ai.gradtool::FusedAttention")
 def fused_attention(
     q: Shaped, k: Shaped, v: Shaped, *masks: Any, out: Results, **given: Any
 ) -> int:
-    """`Y = exp(s - max) v / Σ` and `lse = max + log Σ`."""
+    """Y, and `lse = max + log Σ`."""
     n = shape_of(q, k, v, **given)
     rows = n.batch * n.groups * n.heads * n.queries
-    count = _masked(n, q, masks) + 4 * _scores(n)
-    count += (2 * _scores(n) + rows) * n.value_size
-    return count + (2 * rows if wanted(out, 1) else 0)
+    return _attended(n, q, masks) + (2 * rows if wanted(out, 1) else 0)
 
 
 @cost("ai.gradtool::FusedAttentionGrad")
 def fused_attention_grad(
-    q: Shaped, k: Shaped, v: Shaped, _lse: Shaped, _dy: Shaped, dlse: Shaped | None,
-    *masks: Any, out: Results, **given: Any,
+    q: Shaped, k: Shaped, v: Shaped, lse: Shaped | None, _dy: Shaped, dlse: Shaped | None = None,
+    *rest: Any, out: Results, **given: Any,
 ) -> int:  # fmt: skip
-    """The probabilities are computed again, two operations each.
+    """The probabilities are computed again: two operations each with `lse`, else five.
 
     dv = pᵀ dy    dp = dy vᵀ    ds = p (dp - Σ p dp + dlse)    dq = ds k scale    dk = dsᵀ q
     """
-    n = shape_of(q, k, v, **given)
+    others = Extras.of(rest)
+    n = shape_of(q, k, v, others.past_k, **given)
     scores, rows = _scores(n), n.batch * n.groups * n.heads * n.queries
-    count = _masked(n, q, masks) + scores * (2 + 2 * n.value_size + 4)
+    count = _masked(n, q, others.masks) + scores * (
+        (5 if lse is None else 2) + 2 * n.value_size + 4
+    )
     count += rows if dlse is not None else 0
+    count += scores if others.dscores is not None else 0
+    count += 3 * scores if n.softcap > 0 else 0
     if wanted(out, 0):
         count += 2 * scores * n.size + size(q)
     count += 2 * scores * n.size if wanted(out, 1) else 0

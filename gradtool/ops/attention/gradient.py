@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.graph.typed import Dim, Node, Tensor, given
+from gradtool.operators.attention import Extras
 from gradtool.ops.gradients import Gradients, gradient
 
 
@@ -14,10 +17,10 @@ from gradtool.ops.gradients import Gradients, gradient
 def attention(op: Builder, node: Node, *dys: Tensor) -> Gradients:
     """`Y, all keys, all values, scores = Attention(Q, K, V, mask, past K, past V, lengths)`.
 
-    Probabilities are computed again by AttentionGrad, in blocks; of the forward pass only the
-    inputs are kept.  The gradients of all keys are those of the past and those of K, joined.
+    Of the forward pass only the inputs are kept.  The gradients of all keys are those of the past
+    and those of K, joined.
     """
-    q, k, v = node.inputs[:3]
+    k, v = node.inputs[1:3]
     mask, past_k, past_v, lens = (given(node, slot) for slot in range(3, 7))
     dy, dall_k, dall_v, dscores = (*dys, *(None,) * 4)[:4]
     if _unsure(*_heads(node)):
@@ -31,11 +34,9 @@ def attention(op: Builder, node: Node, *dys: Tensor) -> Gradients:
     dq = dk = dv = dmask = None
     if dy is not None or dscores is not None:
         dy = op.zeros_like(node.outputs[0]) if dy is None else dy
-        count = 4 if mask is not None and mask.dtype != ir.DataType.BOOL else 3
-        dq, dk, dv, *rest = op.AttentionGrad(
-            q, k, v, mask, past_k, past_v, lens, dy, dscores, outputs=count, **node.attributes
-        )
-        dmask = rest[0] if rest else None
+        others = Extras([] if mask is None else [mask], dscores, past_k, past_v, lens)
+        dq, dk, dv, *dmasks = _backward(op, node, (None, dy, None), others, safe=1)
+        dmask = dmasks[0] if dmasks else None
     dk, dpast_k = _parted(op, k, past_k, dk, dall_k)
     dv, dpast_v = _parted(op, v, past_v, dv, dall_v)
     return dq, dk, dv, dmask, dpast_k, dpast_v
@@ -45,17 +46,25 @@ def attention(op: Builder, node: Node, *dys: Tensor) -> Gradients:
 def fused_attention(
     op: Builder, node: Node, dy: Tensor | None, dlse: Tensor | None = None
 ) -> Gradients:
-    """`Y, lse = FusedAttention(Q, K, V, *masks)`: operands and `lse` are the residuals.
-
-    A mask takes the square of the sequence, and so does its gradient: only those that are wanted
-    are computed.
-    """
-    q, k, v, *masks = node.inputs
+    """`Y, lse = FusedAttention(Q, K, V, *masks)`: operands and `lse` are the residuals."""
     y, lse = op.all_outputs(node, 2)
+    dy = op.zeros_like(y) if dy is None else dy
+    return _backward(op, node, (lse, dy, dlse), Extras(node.inputs[3:]))
+
+
+def _backward(
+    op: Builder, node: Node, given: Sequence[Tensor | None], others: Extras, **options: int
+) -> list[Tensor | None]:
+    """The gradients of Q, all keys, all values and the masks, by blocks of rows.
+
+    Probabilities are computed again.  A mask takes the square of the sequence, and so does its
+    gradient: only those that are wanted are computed.
+    """
+    masks = others.masks
     of = [i for i, m in enumerate(masks) if m.dtype != ir.DataType.BOOL and m in op.active]
     dq, dk, dv, *dmasks = op.FusedAttentionGrad(
-        q, k, v, lse, op.zeros_like(y) if dy is None else dy, dlse, *masks,
-        outputs=3 + len(of), of=of or None, **node.attributes,
+        *node.inputs[:3], *given, *others.inputs, outputs=3 + len(of), of=of or None,
+        **options, **node.attributes,
     )  # fmt: skip
     found = dict(zip(of, dmasks, strict=True))
     return [dq, dk, dv, *(found.get(i) for i in range(len(masks)))]

@@ -1,24 +1,18 @@
-"""Attention, rotary embedding, and their gradients."""
+"""Attention, a block of rows at a time.
+
+Source: Dao 2023, FlashAttention-2 (arXiv:2307.08691), algorithms 1 and 2.  Unlike there, a block
+holds the scores of its rows with all keys: one pass finds the statistic of a row.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradtool.graph.specs import Spec
 from gradtool.operators.attention import Shape, shape_of
-from gradtool.ops.attention import (
-    kernel_fused as _fused_attention,
-)
-from gradtool.ops.attention import (
-    kernel_rotary as _rotary,
-)
-from gradtool.ops.attention.kernel_grad import (
-    accumulate,
-    add_to_mask,
-    query_gradient,
-    zeros,
-)
 from gradtool.ops.attention.kernel_scaled import (
     keys_of,
     load,
@@ -29,205 +23,119 @@ from gradtool.ops.attention.kernel_scaled import (
     take,
 )
 from gradtool.ops.attention.kernel_scores import (
-    backward_room,
     exponentials,
     forward_room,
-    hide,
+    greatest,
     reach,
     score,
 )
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.types import Array, Arrays
 
-__all__ = ["_fused_attention", "_rotary"]
+Buffers = Mapping[str, Array]
 
 
-def _forward_work(
-    q: Spec,
-    k: Spec,
-    v: Spec,
-    mask: Spec | None = None,
-    past_k: Spec | None = None,
-    past_v: Spec | None = None,
-    lens: Array | None = None,
-    *,
-    out: Sequence[Spec | None],
-    **attributes: Any,
-) -> list[Spec]:
-    n = shape_of(q, k, v, past_k, **attributes)
-    return list(_forward_room(n, q, mask, lens, out, attributes).values())
-
-
-def _forward_room(
+def _room(
     n: Shape,
     q: Array | Spec,
     mask: Array | Spec | None,
     lens: Array | None,
     out: Sequence[Array | Spec | None],
-    attributes: Mapping[str, Any],
+    mode: int = 0,
 ) -> dict[str, Spec]:
-    shown = len(out) > 3 and out[3] is not None
-    return forward_room(
-        n, mask, lens, narrow=n.dtype != q.dtype and out[0] is not None,
-        every=shown and attributes.get("qk_matmul_output_mode", 0) < 2,
-    )  # fmt: skip
+    every = len(out) > 3 and out[3] is not None and mode < 2
+    return forward_room(n, q, [] if mask is None else [mask], lens, out, every=every)
+
+
+def _forward_work(
+    q: Spec, k: Spec, v: Spec, mask: Spec | None = None, past_k: Spec | None = None,
+    past_v: Spec | None = None, lens: Array | None = None, *, out: Sequence[Spec | None],
+    qk_matmul_output_mode: int = 0, **attributes: Any,
+) -> list[Spec]:  # fmt: skip
+    n = shape_of(q, k, v, past_k, **attributes)
+    return list(_room(n, q, mask, lens, out, qk_matmul_output_mode).values())
 
 
 @kernel("Attention", strided=True, host=(6,), work=_forward_work)
 def attention(
-    xp: Any,
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None = None,
-    past_k: Array | None = None,
-    past_v: Array | None = None,
-    lens: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
-) -> None:
+    xp: Any, q: Array, k: Array, v: Array, mask: Array | None = None, past_k: Array | None = None,
+    past_v: Array | None = None, lens: Array | None = None, *, out: Arrays, work: Arrays,
+    qk_matmul_output_mode: int = 0, **attributes: Any,
+) -> None:  # fmt: skip
     """`Y = softmax(q kᵀ · scale + bias) v`, and the keys, values and scores asked for.
 
     A row that may not look at any key is zero.  Scores are shown on the way, so that Y does not
     depend on whether they are.
     """
-    n = shape_of(q, k, v, past_k, **attributes)
-    mode = attributes.get("qk_matmul_output_mode", 0)
+    n, mode = shape_of(q, k, v, past_k, **attributes), qk_matmul_output_mode
     y, present_k, present_v, shown = (*out, None, None, None)[:4]
-    room = _forward_room(n, q, mask, lens, out, attributes)
-    buffers = dict(zip(room, work, strict=True))
-    q, k, v, mask = queries_of(q, n), keys_of(k, n), keys_of(v, n), mask_of(mask, n)
-    _present(xp, n, present_k, past_k, k)
-    _present(xp, n, present_v, past_v, v)
-    y, shown = queries_of(y, n), scores_of(shown, n)
+    buffers = dict(zip(_room(n, q, mask, lens, out, mode), work, strict=True))
+    for present, past, new in ((present_k, past_k, k), (present_v, past_v, v)):
+        if present is not None:
+            xp.copyto(present[:, :, n.past :], keys_of(new, n))
+            if past is not None:
+                xp.copyto(present[:, :, : n.past], past)
+    _attend(
+        xp, n, q, k, v, [] if mask is None else [mask], y, None, buffers, past=(past_k, past_v),
+        lens=lens, shown=shown, mode=mode, safe=True,
+    )  # fmt: skip
 
+
+def _fused_work(
+    q: Spec, k: Spec, v: Spec, *masks: Spec, out: Sequence[Spec | None], **attributes: Any
+) -> list[Spec]:
+    return list(forward_room(shape_of(q, k, v, **attributes), q, masks, None, out).values())
+
+
+@kernel("ai.gradtool::FusedAttention", strided=True, work=_fused_work)
+def fused_attention(
+    xp: Any, q: Array, k: Array, v: Array, *masks: Array, out: Arrays, work: Arrays,
+    fill: float = -np.inf, safe: int = 0, **attributes: Any,
+) -> None:  # fmt: skip
+    """`Y = p v` and `lse = log Σ exp s`, with `s = masked(q kᵀ · scale)` and `p = exp(s - lse)`.
+
+    Masks [B, H, S, T] have sizes of one where they are broadcast.  A row of only -inf is NaN, as
+    its softmax is; with `safe` it is zero and its `lse` infinite.
+    """
+    n = shape_of(q, k, v, **attributes)
+    buffers = dict(zip(forward_room(n, q, masks, None, out), work, strict=True))
+    y, lse = (*out, None)[:2]
+    _attend(xp, n, q, k, v, masks, y, lse, buffers, fill=fill, safe=bool(safe))
+
+
+def _attend(
+    xp: Any, n: Shape, q: Array, k: Array, v: Array, masks: Sequence[Array], y: Array | None,
+    lse: Array | None, buffers: Buffers, *, past: Sequence[Array | None] = (None, None),
+    lens: Array | None = None, fill: float = -np.inf, safe: bool, shown: Array | None = None,
+    mode: int = 0,
+) -> None:  # fmt: skip
+    """The results of all blocks: Y, the statistic of rows, and the scores at stage `mode`."""
+    q, k, v = queries_of(q, n), keys_of(k, n), keys_of(v, n)
+    y, lse, shown = queries_of(y, n), queries_of(lse, n), scores_of(shown, n)
+    masks = [mask_of(mask, n) for mask in masks]
     for block in n.blocks():
         if block.first:
-            keys = load(xp, block, past_k, k, buffers.get("k"), n)
-            values = load(xp, block, past_v, v, buffers.get("v"), n)
+            keys = load(xp, block, past[0], k, buffers.get("k"), n)
+            values = load(xp, block, past[1], v, buffers.get("v"), n)
         rows = scaled(xp, q, block, buffers["q"], n)
         columns = reach(n, block.rows, lens)
         seen = None if shown is None else shown[block.queries]
-        scores = score(xp, n, block, rows, keys, mask, lens, buffers, columns, seen, mode)
+        e = score(xp, n, block, rows, keys, masks, lens, buffers, columns, fill, seen, mode)
         top, total = (take(buffers[name], (*rows.shape[:3], 1)) for name in ("top", "total"))
-        exponentials(xp, scores, top, total)
+        exponentials(xp, e, greatest(xp, e, top, safe=safe), total)
+        if safe:
+            xp.copyto(top, np.inf, where=total == 0)
+            xp.copyto(total, 1, where=total == 0)
         if seen is not None and mode == 3:
-            xp.divide(scores, total, out=seen[..., :columns], casting="unsafe")
+            xp.divide(e, total, out=seen[..., :columns], casting="unsafe")
             xp.copyto(seen[..., columns:], 0)
         if y is not None:
             target = y[block.queries]
             result = take(buffers["y"], target.shape) if "y" in buffers else target
-            xp.matmul(scores, values[:, :, :columns], out=result)
+            xp.matmul(e, values[:, :, :columns], out=result)
             xp.divide(result, total, out=result)
             if result is not target:
                 xp.copyto(target, result, casting="unsafe")
-
-
-def _present(xp: Any, n: Shape, out: Array | None, past: Array | None, new: Array) -> None:
-    """All keys (or values): past ones, then new ones."""
-    if out is not None:
-        xp.copyto(out[:, :, n.past :], new)
-        if past is not None:
-            xp.copyto(out[:, :, : n.past], past)
-
-
-def _backward_work(
-    q: Spec,
-    k: Spec,
-    v: Spec,
-    mask: Spec | None,
-    past_k: Spec | None,
-    past_v: Spec | None,
-    lens: Array | None,
-    dy: Spec,
-    dscores: Spec | None = None,
-    *,
-    out: Sequence[Spec | None],
-    qk_matmul_output_mode: int = 0,
-    **rest: Any,
-) -> list[Spec]:
-    n = shape_of(q, k, v, past_k, **rest)
-    return list(backward_room(n, mask, lens, q, dscores, qk_matmul_output_mode, out).values())
-
-
-@kernel("ai.gradtool::AttentionGrad", strided=True, host=(6,), work=_backward_work)
-def attention_grad(
-    xp: Any, q: Array, k: Array, v: Array, mask: Array | None, past_k: Array | None,
-    past_v: Array | None, lens: Array | None, dy: Array, dscores: Array | None = None, *,
-    out: Arrays, work: Arrays, qk_matmul_output_mode: int = 0, **attributes: Any,
-) -> None:  # fmt: skip
-    """Gradients by q, all keys, all values, and a float mask.
-
-    With `e = exp(s - max)` and rows of dy divided by `Σe`:
-
-        dv = eᵀ dy    dp = dy vᵀ    ds = e · (dp - Σ(e · dp) / Σe)    dq = ds k · scale
-    """
-    n, mode = shape_of(q, k, v, past_k, **attributes), qk_matmul_output_mode
-    room = backward_room(n, mask, lens, q, dscores, mode, out)
-    buffers = dict(zip(room, work, strict=True))
-    dq, dk, dv, dmask = (*out, None)[:4]
-    dq, dy, dscores = queries_of(dq, n), queries_of(dy, n), scores_of(dscores, n)
-    if past_k is None:
-        dk, dv = keys_of(dk, n), keys_of(dv, n)
-    q, k, v, mask = queries_of(q, n), keys_of(k, n), keys_of(v, n), mask_of(mask, n)
-    bias = zeros(None if dmask is None else mask_of(buffers.get("dmask", dmask), n))
-
-    for block in n.blocks():
-        if block.first:
-            keys = load(xp, block, past_k, k, buffers.get("k"), n)
-            values = load(xp, block, past_v, v, buffers.get("v"), n)
-        rows = scaled(xp, q, block, buffers["q"], n)
-        columns = reach(n, block.rows, lens, whole=dscores is not None)
-        given = {} if dscores is None else {mode: dscores[block.queries]}
-        e = score(xp, n, block, rows, keys, mask, lens, buffers, columns)
-        top, total = (take(buffers[name], (*rows.shape[:3], 1)) for name in ("top", "total"))
-        exponentials(xp, e, top, total)
-
-        weighted = take(buffers["dy"], (*rows.shape[:3], n.value_size))
-        xp.divide(dy[block.queries], total, out=weighted)
-        accumulate(xp, block, dv, e.swapaxes(2, 3), weighted, buffers, "dv")
-        ds = take(buffers["dscores"], e.shape)
-        xp.matmul(weighted, values[:, :, :columns].swapaxes(2, 3), out=ds)
-        _through_softmax(xp, ds, e, total, given.get(3), buffers)
-        if 2 in given:
-            xp.add(ds, given[2], out=ds)
-            hide(xp, n, block, ds, mask, lens, buffers, 0)
-        if bias is not None:
-            add_to_mask(xp, bias, block, ds, e)
-        _add(xp, ds, given.get(1))
-        if n.softcap > 0:
-            _through_softcap(xp, ds, take(buffers["bent"], e.shape))
-        _add(xp, ds, given.get(0))
-        accumulate(xp, block, dk, ds.swapaxes(2, 3), rows, buffers, "dk")
-        query_gradient(xp, n, block, dq, ds, keys[:, :, :columns], buffers.get("dq"))
-    if "dmask" in buffers and dmask is not None:
-        xp.copyto(dmask, buffers["dmask"], casting="unsafe")
-
-
-def _through_softmax(
-    xp: Any, ds: Array, e: Array, total: Array, given: Array | None, buffers: Mapping[str, Array]
-) -> None:
-    """From `dp / Σe`, in place: `ds = e · (dp - Σ(e · dp) / Σe)`; `given` adds to dp."""
-    row = take(buffers["row"], total.shape)
-    if given is not None:
-        extra = take(buffers["given"], e.shape)
-        xp.divide(given, total, out=extra)
-        xp.add(ds, extra, out=ds)
-    xp.matmul(e[..., None, :], ds[..., :, None], out=row[..., None])
-    xp.divide(row, total, out=row)
-    xp.subtract(ds, row, out=ds)
-    xp.multiply(ds, e, out=ds)
-
-
-def _through_softcap(xp: Any, ds: Array, bent: Array) -> None:
-    """`ds · (1 - tanh²)`, in place; `bent` holds the tanh."""
-    xp.multiply(bent, bent, out=bent)
-    xp.subtract(1, bent, out=bent)
-    xp.multiply(ds, bent, out=ds)
-
-
-def _add(xp: Any, ds: Array, given: Array | None) -> None:
-    if given is not None:
-        xp.add(ds, given, out=ds)
+        if lse is not None:
+            xp.log(total, out=total)
+            xp.add(top, total, out=lse[block.queries])

@@ -1,4 +1,4 @@
-"""The scores of a block of attention: masks and exponentials."""
+"""The scores of a block of attention: masks, exponentials, and their workspace."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.operators.attention import Block, Shape
+from gradtool.operators.attention import Block, Extras, Shape
 from gradtool.ops.attention.kernel_scaled import part, take
-from gradtool.ops.shared.types import Array
+from gradtool.ops.shared.types import Array, Arrays
 
 
 def reach(n: Shape, rows: slice, lens: Array | None, *, whole: bool = False) -> int:
@@ -22,23 +22,16 @@ def reach(n: Shape, rows: slice, lens: Array | None, *, whole: bool = False) -> 
     return max(1, min(n.keys, end))
 
 
-def hide(
+def hide_positions(
     xp: Any,
     n: Shape,
     block: Block,
     scores: Array,
-    mask: Array | None,
     lens: Array | None,
     buffers: Mapping[str, Array],
     fill: float,
 ) -> None:
-    """Put `fill` where a boolean mask, causality, the window or the lengths forbid to look."""
-    columns = scores.shape[3]
-    if mask is not None:
-        seen = part(mask, block)[..., :columns]
-        xp.copyto(scores[..., seen.shape[3] :], fill)
-        if mask.dtype == np.bool_:
-            hide_by(xp, seen, scores[..., : seen.shape[3]], buffers["flags"], fill)
+    """Put `fill` where causality, the window or the lengths forbid to look."""
     if n.causal or n.window != (-1, -1):
         if lens is None:
             hide_diagonals(xp, n, scores, n.past + block.rows.start, buffers["line"], fill)
@@ -78,17 +71,19 @@ def hide_diagonals(xp: Any, n: Shape, scores: Array, offset: int, line: Array, f
     xp.copyto(scores, fill, where=flags)
 
 
-def exponentials(xp: Any, scores: Array, top: Array, total: Array) -> None:
-    """`scores = exp(scores - max)` and `total` their sum, by row; a row of only -inf gives zeros.
-
-    The sum of such a row is said to be one.
-    """
+def greatest(xp: Any, scores: Array, top: Array, *, safe: bool) -> Array:
+    """The greatest score of each row in `top`; with `safe` a finite one where all are -inf."""
     xp.max(scores, axis=3, keepdims=True, out=top)
-    xp.maximum(top, float(np.finfo(scores.dtype).min), out=top)
+    if safe:
+        xp.maximum(top, float(np.finfo(scores.dtype).min), out=top)
+    return top
+
+
+def exponentials(xp: Any, scores: Array, top: Array, total: Array) -> None:
+    """`scores = exp(scores - top)` and `total` their sum, by row."""
     xp.subtract(scores, top, out=scores)
     xp.exp(scores, out=scores)
     xp.sum(scores, axis=3, keepdims=True, out=total)
-    xp.copyto(total, 1, where=total == 0)
 
 
 def score(
@@ -97,16 +92,19 @@ def score(
     block: Block,
     q: Array,
     k: Array,
-    mask: Array | None,
+    masks: Arrays,
     lens: Array | None,
     buffers: Mapping[str, Array],
     columns: int,
+    fill: float = -np.inf,
     shown: Array | None = None,
     mode: int = 0,
 ) -> Array:
     """The masked scores of a block, [B, G, S, T]; `shown` gets them as they are at stage `mode`.
 
-    The queries are scaled already.  With a soft cap `buffers["bent"]`, if there, gets the tanh.
+    The queries are scaled already.  Masks of floats are added, false flags put `fill`, in their
+    order; keys beyond the end of a mask are hidden, and so are places, last.  With a soft cap
+    `buffers["bent"]`, if there, gets the tanh.
     """
     scores = take(buffers["scores"], (*q.shape[:3], columns))
     xp.matmul(q, k[:, :, :columns].swapaxes(2, 3), out=scores)
@@ -125,17 +123,21 @@ def score(
             xp.tanh(rest, out=rest)
             xp.multiply(rest, n.softcap, out=rest)
         show(xp, shown, scores, rest)
-    if mask is not None and mask.dtype != np.bool_:
-        seen = part(mask, block)[..., :columns]
-        met = scores[..., : seen.shape[3]]
-        xp.add(met, seen, out=met)
-    hide(xp, n, block, scores, mask, lens, buffers, -np.inf)
+    for mask in masks:
+        some = part(mask, block)[..., :columns]
+        met = scores[..., : some.shape[3]]
+        if mask.dtype == np.bool_:
+            hide_by(xp, some, met, buffers["flags"], fill)
+        else:
+            xp.add(met, some, out=met)
+        xp.copyto(scores[..., some.shape[3] :], -np.inf)
+    hide_positions(xp, n, block, scores, lens, buffers, -np.inf)
     if shown is not None and mode == 2:
         show(xp, shown, scores, -np.inf)
     return scores
 
 
-def show(xp: Any, shown: Array, scores: Array, rest: Array) -> None:
+def show(xp: Any, shown: Array, scores: Array, rest: Array | float) -> None:
     """Write the scores of the first keys, and `rest` for keys unseen by all rows of the block."""
     columns = scores.shape[3]
     xp.copyto(shown[..., :columns], scores, casting="unsafe")
@@ -154,20 +156,23 @@ def _unseen(
 
 
 def forward_room(
-    n: Shape, mask: Array | Spec | None, lens: Array | None, *, narrow: bool, every: bool = False
+    n: Shape,
+    q: Array | Spec,
+    masks: Sequence[Array | Spec],
+    lens: Array | None,
+    out: Sequence[Array | Spec | None],
+    *,
+    every: bool = False,
 ) -> dict[str, Spec]:
-    """The buffers of the forward kernel; `every` score is computed even of keys not seen.
-
-    With `narrow` the results are rounded to another type.
-    """
-    room = _shared_room(n, mask, lens, every=every, whole=False)
-    if narrow:
+    """The buffers of the forward kernels; `every` score is computed even of keys not seen."""
+    room = _shared_room(n, masks, lens, every=every, whole=False)
+    if n.dtype != q.dtype and out[0] is not None:
         room["y"] = Spec((math.prod(n.at_once) * n.value_size,), n.dtype)
     return room
 
 
 def _shared_room(
-    n: Shape, mask: Array | Spec | None, lens: Array | None, *, every: bool, whole: bool
+    n: Shape, masks: Sequence[Array | Spec], lens: Array | None, *, every: bool, whole: bool
 ) -> dict[str, Spec]:
     b, g, rows = n.at_once
     spans = sizes_of(n, lens, whole=whole)
@@ -177,8 +182,10 @@ def _shared_room(
         "top": Spec((b * g * rows,), n.dtype),
         "total": Spec((b * g * rows,), n.dtype),
     }
-    if mask is not None and mask.dtype == np.bool_:
-        room["flags"] = Spec((max(seen_by(n, mask.shape, s, t) for s, t in spans),), np.dtype(bool))
+    shapes = [mask.shape for mask in masks if mask.dtype == np.bool_]
+    if shapes:
+        most = max(seen_by(n, shape, s, t) for shape in shapes for s, t in spans)
+        room["flags"] = Spec((most,), np.dtype(bool))
     if n.causal or n.window != (-1, -1):
         room["line"] = Spec((max(s + t - 1 for s, t in spans),), np.dtype(bool))
     if n.gathered:
@@ -203,33 +210,29 @@ def seen_by(n: Shape, mask: tuple[int, ...], rows: int, columns: int) -> int:
 
 def backward_room(
     n: Shape,
-    mask: Array | Spec | None,
-    lens: Array | None,
     q: Array | Spec,
-    dscores: Array | Spec | None,
-    mode: int,
+    others: Extras,
+    of: Sequence[int],
     out: Sequence[Array | Spec | None],
 ) -> dict[str, Spec]:
     """The buffers of the gradients wanted in `out`."""
-    dq, dk, dv, dmask = (*out, None)[:4]
+    dq, dk, dv, *dmasks = out
     b, g, rows = n.at_once
-    room = _shared_room(n, mask, lens, every=False, whole=dscores is not None)
-    scores = room["scores"]
-    room["dy"] = Spec((b * g * rows * n.value_size,), n.dtype)
-    room["dscores"] = scores
-    room["row"] = room["total"]
-    later = (sizes_of(n, lens, whole=dscores is not None) * n.heads)[1:]
+    lens, whole = others.lens, others.dscores is not None
+    room = _shared_room(n, others.masks, lens, every=False, whole=whole)
+    room["dscores"] = room["scores"]
+    later = (sizes_of(n, lens, whole=whole) * n.heads)[1:]
     widths = [w for d, w in ((dk, n.size), (dv, n.value_size)) if d is not None]
     if later and widths:
         room["sum"] = Spec((b * g * max(t for _, t in later) * max(widths),), n.dtype)
     if n.softcap > 0:
-        room["bent"] = scores
-    if dscores is not None and mode == 3:
-        room["given"] = scores
+        room["bent"] = room["scores"]
     if n.gathered:
         room |= {f"d{name}": room[name] for name, d in (("k", dk), ("v", dv)) if d is not None}
-    if n.dtype != q.dtype and dq is not None:
-        room["dq"] = room["q"]
-    if dmask is not None and mask is not None and mask.dtype not in (np.bool_, n.dtype):
-        room["dmask"] = Spec(mask.shape, n.dtype)
+    if n.dtype != q.dtype:
+        room["dy"] = Spec((b * g * rows * n.value_size,), n.dtype)
+        room |= {} if dq is None else {"dq": room["q"]}
+    for index, d in zip(of, dmasks, strict=False):
+        if d is not None and d.dtype != n.dtype:
+            room[f"dmask{index}"] = Spec(d.shape, n.dtype)
     return room

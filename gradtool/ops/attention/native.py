@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.native import attention as library
-from gradtool.operators.attention import Shape, shape_of
+from gradtool.operators.attention import Extras, Shape, shape_of
 from gradtool.ops.native import Bound, are_floats, native, room
 from gradtool.ops.shared.image_layouts import Apart, Turns, apart
 from gradtool.ops.shared.types import Array, Arrays
@@ -50,29 +50,32 @@ def attention(
 
 
 def _fits_grad(
-    q: Spec, k: Spec, v: Spec, lse: Spec, dy: Spec, dlse: Spec | None, *masks: Spec,
-    out: Outputs, of: Sequence[int] = (), **given: Any,
+    q: Spec, k: Spec, v: Spec, lse: Spec | None, dy: Spec, dlse: Spec | None = None,
+    *rest: Any, out: Outputs, **given: Any,
 ) -> bool:  # fmt: skip
-    floats = are_floats(lse, dy, dlse) and not isinstance(lse, Apart)
+    """Whether the statistic is there, and no past, lengths or gradient of scores."""
+    floats = lse is not None and are_floats(lse, dy, dlse) and not isinstance(lse, Apart)
     together = not any(isinstance(dmask, Apart) for dmask in out[3:])
-    return floats and together and _fits(q, k, v, *masks, out=out, **given)
+    masks = Extras.of(rest).masks
+    plain = Extras.of(rest) == Extras(masks)
+    return floats and together and plain and _fits(q, k, v, *masks, out=out, **given)
 
 
 def _grad_work(
-    q: Spec, k: Spec, v: Spec, lse: Spec, dy: Spec, dlse: Spec | None, *masks: Spec,
+    q: Spec, k: Spec, v: Spec, lse: Spec, dy: Spec, dlse: Spec | None = None, *rest: Any,
     out: Outputs, of: Sequence[int] = (), **given: Any,
 ) -> list[Spec]:  # fmt: skip
-    n = shape_of(q, k, v, **given)
+    n, masks = shape_of(q, k, v, **given), Extras.of(rest).masks
     return room(apart(q, k, v, dy, dlse) + library.grad_work(n, masks, of, out[3:]))
 
 
 @native("ai.gradtool::FusedAttentionGrad", fits=_fits_grad, work=_grad_work, strided=True)
 def attention_grad(
-    q: Array, k: Array, v: Array, lse: Array, dy: Array, dlse: Array | None, *masks: Array,
+    q: Array, k: Array, v: Array, lse: Array, dy: Array, dlse: Array | None = None, *rest: Any,
     out: Arrays, work: Arrays, fill: float = -np.inf, of: Sequence[int] = (), **given: Any,
 ) -> Bound:  # fmt: skip
     """Gradients by q, k, v and the masks `of`."""
-    n, turns = shape_of(q, k, v, **given), Turns(work)
+    n, masks, turns = shape_of(q, k, v, **given), Extras.of(rest).masks, Turns(work)
     q, k, v, dy = (turns.together(a) for a in (q, k, v, dy))
     dlse = None if dlse is None else turns.together(dlse)
     dq, dk, dv = (*out, None, None)[:3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradtool.ops.traits import traits
 
-traits("ai.gradtool::AttentionGrad ai.gradtool::FusedAttentionGrad", recompute="product")
+traits("ai.gradtool::FusedAttentionGrad", recompute="product")
 traits(
     "ai.gradtool::FusedAttention",
     recompute="product",

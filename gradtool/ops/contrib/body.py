@@ -9,15 +9,8 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.typed import Dims, Tensor
-from gradtool.ops.attention.body import (
-    _bias,
-    _grouped,
-    _inverse_root,
-    _merged,
-    _softmax,
-    _split,
-    heads_of,
-)
+from gradtool.ops.attention.body import attend
+from gradtool.ops.attention.body_form import Form, heads_of, split, whole_mask
 
 
 def _shapes(
@@ -48,28 +41,17 @@ def _shapes(
 def scaled_attention(
     op: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None,
     past_k: Tensor | None = None, past_v: Tensor | None = None, *,
-    scale: float | None = None, is_causal: int = 0, q_num_heads: int | None = None,
-    kv_num_heads: int | None = None, softcap: float = 0.0,
+    q_num_heads: int | None = None, kv_num_heads: int | None = None, **given: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The operator Attention of opset 23: `softmax(q kᵀ · scale + mask) v`, all keys and values."""
-    flat = len(q.shape) == 3
     heads, groups = heads_of(q, k, q_num_heads, kv_num_heads)
-    repeat = heads // groups
-    like = q
-    if flat:
-        q, k, v = _split(op, q, heads), _split(op, k, groups), _split(op, v, groups)
+    own = q
+    q, k, v = split(op, q, heads), split(op, k, groups), split(op, v, groups)
     if past_k is not None:
         k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
-    all_k, all_v = k, v
-    q = _grouped(op, q, groups, repeat)
-    k, v = (op.unsqueeze(a, 2) if repeat != 1 else a for a in (k, v))
-    factor = _inverse_root(op, q) if scale is None else scale
-    s = op.MatMul(q * factor, op.swap_axes(k, -2, -1))
-    s = op.Tanh(s / softcap) * softcap if softcap else s
-    allowed, bias, _ = _bias(op, s, mask, past_k, None, is_causal, (-1, -1), groups, repeat)
-    y = op.MatMul(_softmax(op, s, allowed, bias), v)
-    y = _merged(op, y) if repeat != 1 else y
-    if flat:
-        size = y.shape[-1]
-        y = op.reshape(op.transpose(y, [0, 2, 1, 3]), [like.shape[0], like.shape[1], heads * size])
-    return y, all_k, all_v
+    masks = [] if mask is None else [whole_mask(op, mask, k)]
+    form = Form.of(op, q, k, masks, past_k, **given)
+    (y,) = attend(op, form, q, k, v, safe=True, statistic=False)
+    if len(own.shape) == 3:
+        y = op.reshape(op.transpose(y, [0, 2, 1, 3]), [*own.shape[:2], heads * y.shape[3]])
+    return y, k, v

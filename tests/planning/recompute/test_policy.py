@@ -47,7 +47,7 @@ def test_operators_with_a_class_exist():
     classes = {full_name(t.domain, t.op): t.recompute for t in TRAITS.entries() if t.recompute}
 
     assert classes.keys() <= known
-    for op in ("ConvGradInput", "LSTMGrad", "AttentionGrad"):
+    for op in ("ConvGradInput", "LSTMGrad", "FusedAttentionGrad"):
         assert classes[f"{DOMAIN}::{op}"] == "product"
 
 
