@@ -30,13 +30,14 @@ def test_a_boolean_mask_selects():
 
 def test_the_gradient_of_attention_takes_five_products():
     op, given = "ai.gradtool::FusedAttentionGrad", [Q, K, V, None, Y]
-    divided = 2 * 4 * 3 * 6
-    scores = 2 * SCORES * 6 + 4 * SCORES + 2 * 4 * 3  # dp, and back through the softmax
+    scores = SCORES + 2 * SCORES * 6 + 4 * SCORES  # p, dp, and back through the softmax
     results = 2 * (2 * SCORES * 8) + 2 * 4 * 3 * 8 + 2 * SCORES * 6
 
     every = count(op, *given, out=[Q, K, V])
-    assert every == WEIGHTS + divided + scores + results
+    assert every == WEIGHTS + scores + results
     assert every - count(op, *given, out=[Q, K, None]) == 2 * SCORES * 6
+    given[3] = (*Y[:3], 1)  # the statistic of rows
+    assert every - count(op, *given, out=[Q, K, V]) == 3 * SCORES
 
 
 def test_a_rotation_counts_six_per_pair_of_what_it_rotates():

@@ -7,7 +7,7 @@ from native_calls import each_instruction_set, needs_library, normal, relative_e
 import gradtool.native
 from gradtool.native import attention
 from gradtool.native.mask_gradients import Cut
-from gradtool.operators.attention import shape_of
+from gradtool.operators.attention import Extras, shape_of
 from gradtool.ops import kernels as registry
 from gradtool.ops.shared.call import call, spec_of
 
@@ -129,7 +129,7 @@ def test_where_masks_have_all_columns_they_are_those_of_numpy(instructions, seed
     there = [*operands, *(case.masks[i] for i in case.of)]
     out = [spec_of(a.astype(float)) for a in there]
     kernel = registry.find("ai.gradtool", "FusedAttentionGrad", 1)
-    right = call(np, kernel, [q, k, v, lse, dy, dlse, *masks], out, case.attributes | {
+    right = call(np, kernel, [q, k, v, lse, dy, dlse, *Extras(masks).inputs], out, case.attributes | {
         "of": case.of
     })  # fmt: skip
     found = case.run([True] * len(right), instructions)
