@@ -129,9 +129,8 @@ def test_where_masks_have_all_columns_they_are_those_of_numpy(instructions, seed
     there = [*operands, *(case.masks[i] for i in case.of)]
     out = [spec_of(a.astype(float)) for a in there]
     kernel = registry.find("ai.gradtool", "FusedAttentionGrad", 1)
-    right = call(np, kernel, [q, k, v, lse, dy, dlse, *Extras(masks).inputs], out, case.attributes | {
-        "of": case.of
-    })  # fmt: skip
+    given = [q, k, v, lse, dy, dlse, *Extras(masks).inputs]
+    right = call(np, kernel, given, out, case.attributes | {"of": case.of})
     found = case.run([True] * len(right), instructions)
 
     for made, exactly in zip(found, right, strict=True):
