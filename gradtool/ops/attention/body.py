@@ -164,10 +164,10 @@ class _Backward:
 
         def block(sums: Sequence[Tensor], at: Tensor | None) -> Block:
             """Contributions of some rows to the sums over all rows, and their own results."""
-            dq, dk, dv, found = self._of(at)
+            dk, dv, dq, found = self._of(at)
             terms = [dk, dv, *(found[i] for i in summed)]
             terms = [a + b for a, b in zip(sums, terms, strict=True)] if sums else terms
-            return terms, [dq, *(found[i] for i in stacked)]
+            return terms, [self.form.by_head(dq), *(found[i] for i in stacked)]
 
         sums: list[Tensor] = []
         if rows.count > 1:
@@ -177,7 +177,7 @@ class _Backward:
         return dq, dk, dv, dict(by_mask)
 
     def _of(self, at: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]:
-        """The contributions of the rows `at`."""
+        """Contributions of the rows `at` to keys and values, and their own gradients."""
         op, form = self.op, self.form
         q, dy = rows_of(op, self.q, at), rows_of(op, self.dy, at)
         lse = None if self.lse is None else rows_of(op, self.lse, at)
@@ -194,7 +194,7 @@ class _Backward:
         ds = op.cast(self._plus_shown(ds, 0, at), q.dtype)
         dk = op.MatMul(ds, q)
         dq = op.MatMul(op.swap_axes(ds, -2, -1), self.k) * form.scale
-        return form.by_head(dq), form.of_keys(dk), form.of_keys(dv), found
+        return form.of_keys(dk), form.of_keys(dv), dq, found
 
     def _probabilities(
         self, s: Tensor, lse: Tensor | None, at: Tensor | None
