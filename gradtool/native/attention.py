@@ -1,7 +1,7 @@
 """Scaled dot product attention by blocks, and its gradients: the matrix of scores never exists.
 
 Operands are `[B, H, S, D]`, or `[B, S, H·D]`; their meaning is in
-`gradtool.ops.attention.kernel_fused`.
+`gradtool.ops.attention.kernel`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 from graphs import floats, parse
@@ -165,3 +166,38 @@ def test_what_does_not_fold_back_still_runs(tanh):
     np.testing.assert_allclose(
         gt.run(model, {"x": x}).gradients["x"], 1 - np.tanh(x) ** 2, rtol=1e-4, atol=1e-6
     )
+
+
+MASKED = """<ir_version: 10, opset_import: ["" : 23]>
+g (float[2, 2, 3, 4] q, float[3, 3] m, float[3] n) => (y) {
+    a = Attention <softcap = 2.0> (q, q, q, m) b = Tanh (a) t = Transpose <perm = [0, 1, 3, 2]> (b)
+    s = MatMul (b, t) u = Add (s, m) w = Add (u, n) p = Softmax <axis = -1> (w) c = MatMul (p, b)
+    y = Tanh (c)
+}"""
+
+
+@pytest.mark.parametrize("former", ["FusedAttentionGrad", "AttentionGrad"])
+def test_attention_whose_call_had_another_signature_runs_as_standard_operators(former, tmp_path):
+    """The gradient took masks one behind the other, or had another name without the statistic."""
+    model = gt.load(onnx.parser.parse_model(MASKED))
+    training = gt.grad(model, loss="sum:y", wrt=[], input_grad=["q", "m", "n"])
+    feeds = {"q": floats(2, 2, 3, 4), "m": floats(3, 3, seed=1), "n": floats(3, seed=2)}
+    expected = gt.run(training, feeds).gradients
+    model = training.model
+    inline(model)
+    for node in model.graph:
+        said = json.loads(node.metadata_props.get(CALLEE, "{}"))
+        if said.get("op") == "FusedAttentionGrad":
+            q, k, v, lse, dy, dlse, mask, *rest = said["inputs"]
+            if lse and former == "FusedAttentionGrad":
+                said["inputs"] = [q, k, v, lse, dy, dlse, mask, rest[-1]]
+            elif not lse and former == "AttentionGrad":
+                said |= {"op": former, "inputs": [q, k, v, mask, "", "", "", dy, ""]}
+            node.metadata_props[CALLEE] = json.dumps(said)
+    gt.save(model, tmp_path / "former.onnx")
+    again = gt.load(tmp_path / "former.onnx")
+    found = gt.run(again, feeds).gradients
+
+    assert sum(node.op_type == "FusedAttentionGrad" for node in again.graph) == 1
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(found[name], gradient, rtol=1e-5, atol=1e-6)

@@ -56,9 +56,10 @@ def _fits_grad(
     """Whether the statistic is there, and no past, lengths or gradient of scores."""
     floats = lse is not None and are_floats(lse, dy, dlse) and not isinstance(lse, Apart)
     together = not any(isinstance(dmask, Apart) for dmask in out[3:])
-    masks = Extras.of(rest).masks
-    plain = Extras.of(rest) == Extras(masks)
-    return floats and together and plain and _fits(q, k, v, *masks, out=out, **given)
+    others = Extras.of(rest)
+    unusual = others.dscores, others.past_k, others.past_v, others.lens
+    plain = all(operand is None for operand in unusual)
+    return floats and together and plain and _fits(q, k, v, *others.masks, out=out, **given)
 
 
 def _grad_work(
