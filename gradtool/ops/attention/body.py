@@ -44,7 +44,8 @@ def fused_attention(
     op: Builder, q: Tensor, k: Tensor, v: Tensor, *masks: Tensor, safe: int = 0, **given: Any
 ) -> list[Tensor]:
     """`Y = exp(s - lse) v` and `lse = log Σ exp s` with `s = masked(q kᵀ · scale)`."""
-    return attend(op, Form.of(op, q, k, masks, **given), q, k, v, safe=bool(safe))
+    form = Form.of(op, q, k, masks, groups=k.shape[1], **given)
+    return attend(op, form, q, k, v, safe=bool(safe))
 
 
 def attend(
@@ -119,7 +120,7 @@ def fused_attention_grad(
         k, v = op.Concat(past_k, k, axis=2), op.Concat(op.cast(past_v, dtype), v, axis=2)
     whole = [whole_mask(op, mask, k) for mask in masks]
     times = LESS if op.in_pieces else 1
-    form = Form.of(op, q, k, whole, past_k, others.lens, times=times, **given)
+    form = Form.of(op, q, k, whole, past_k, others.lens, groups=groups, times=times, **given)
     shown = {} if dscores is None else {qk_matmul_output_mode: form.by_row(dscores)}
     backward = _Backward(
         op, form, form.keys(k), form.keys(v), form.by_row(q), form.by_row(dy),

@@ -58,7 +58,7 @@ class Form:
 
     op: Builder
     groups: Dim
-    repeat: Dim
+    repeat: int
     masks: tuple[Tensor, ...]
     rows: Rows
     scale: float | Tensor
@@ -71,13 +71,12 @@ class Form:
     @staticmethod
     def of(
         op: Builder, q: Tensor, k: Tensor, masks: Sequence[Tensor] = (),
-        past: Tensor | None = None, lens: Tensor | None = None, *, times: int = 1,
+        past: Tensor | None = None, lens: Tensor | None = None, *, groups: Dim, times: int = 1,
         scale: float | None = None, is_causal: int = 0, fill: float = -np.inf,
         softcap: float = 0.0, left_window_size: int = -1, right_window_size: int = -1, **_: Any,
     ) -> Form:  # fmt: skip
-        """The form of queries [B, H, S, D] and all keys [B, G, T, D]."""
-        groups: Dim = k.shape[1]
-        repeat: Dim = 1
+        """The form of queries [B, H, S, D] and all keys [B, G, T, D], of which `groups` is G."""
+        repeat = 1
         if q.shape[1] != groups:
             heads, groups = ints([q.shape[1], groups])
             repeat = heads // groups
@@ -188,7 +187,7 @@ def own_mask(op: Builder, dmask: Tensor, mask: Tensor) -> Tensor:
     return dmask if len(mask.shape) == 4 else op.reshape_like(dmask, mask)
 
 
-def _grouped_mask(op: Builder, mask: Tensor, groups: Dim, repeat: Dim) -> Tensor:
+def _grouped_mask(op: Builder, mask: Tensor, groups: Dim, repeat: int) -> Tensor:
     """A mask [B, H, S, T] as it broadcasts to grouped scores."""
     if repeat == 1:
         return mask

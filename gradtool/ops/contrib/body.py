@@ -50,7 +50,7 @@ def scaled_attention(
     if past_k is not None:
         k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
     masks = [] if mask is None else [whole_mask(op, mask, k)]
-    form = Form.of(op, q, k, masks, past_k, **given)
+    form = Form.of(op, q, k, masks, past_k, groups=groups, **given)
     (y,) = attend(op, form, q, k, v, safe=True, statistic=False)
     if len(own.shape) == 3:
         y = op.reshape(op.transpose(y, [0, 2, 1, 3]), [*own.shape[:2], heads * y.shape[3]])
