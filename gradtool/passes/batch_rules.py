@@ -149,6 +149,15 @@ def _is_zero(value: ir.Value | None) -> bool:
 # ------------------------------------------------------------------------------- products
 
 
+@rule_for("QuantizedMatMul")
+def coded_product(batch: Batch, node: ir.Node, states: list[State]) -> State:
+    """Rows by a matrix of few bits, the same in any batch."""
+    state = states[0]
+    if isinstance(state, Rows) and state.axis == rank_of(batch, node.inputs[0]) - 1:
+        raise MixesError("it multiplies examples by each other")
+    return state
+
+
 @rule_for("MatMul", "Gemm", "MatMulInteger", "SummedMatMul")
 def product(batch: Batch, node: ir.Node, states: list[State]) -> State:
     """Rows not multiplied by each other; a sum if they are contracted."""

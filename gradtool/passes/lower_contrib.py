@@ -18,6 +18,7 @@ from gradtool.graph.families import CONTRIB as DOMAIN
 from gradtool.graph.typed import Node, as_node
 from gradtool.passes import _contrib_attention as attention
 from gradtool.passes import _contrib_dense as dense
+from gradtool.passes import _contrib_low_bits as low_bits
 from gradtool.passes import _contrib_quantized as quantized
 
 Rule = Callable[[Builder, Node], Sequence[ir.Value | None]]
@@ -42,7 +43,7 @@ def lower_contrib(model: ir.Model) -> int:
     for node in everything:
         if is_contrib(node):
             replace(op, node, RULES[node.domain, node.op_type])
-            behind = behind or node.op_type in quantized.CONTRIB
+            behind = behind or node.op_type in QUANTIZED
         elif behind and not node.domain and all(map(_is_known, node.inputs)):
             op.infer(node)  # the library guesses the shapes of unknown operators
     if not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
@@ -75,6 +76,7 @@ def replace(op: Builder, node: ir.Node, rule: Rule) -> None:
     node.graph.remove(node, safe=True)
 
 
+QUANTIZED = quantized.CONTRIB | low_bits.CONTRIB
 RULES: dict[tuple[str, str], Rule] = {
     (DOMAIN, "BiasGelu"): dense.bias_gelu,
     (DOMAIN, "FastGelu"): dense.fast_gelu,
@@ -88,5 +90,5 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "SimplifiedLayerNormalization"): dense.simplified_layer_norm,
     (DOMAIN, "SkipLayerNormalization"): dense.skip_layer_norm,
     (DOMAIN, "SkipSimplifiedLayerNormalization"): dense.skip_simplified_layer_norm,
-    **{(DOMAIN, name): rule for name, rule in quantized.CONTRIB.items()},
+    **{(DOMAIN, name): rule for name, rule in QUANTIZED.items()},
 }

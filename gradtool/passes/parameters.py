@@ -166,6 +166,7 @@ _PLACES: Mapping[str, Mapping[int, Role]] = {
     "QuantizeLinear": _QUANTISED,
     "DequantizeLinear": {0: Role.CODES, **_QUANTISED},
     "FakeQuantize": _QUANTISED,
+    "QuantizedMatMul": {2: Role.SCALE, 3: Role.ZERO_POINT},
     "QLinearMatMul": dict.fromkeys((1, 4, 6), Role.SCALE),
     "QLinearConv": dict.fromkeys((1, 4, 6), Role.SCALE),
     "Resize": dict.fromkeys((1, 2, 3), Role.SETTING),

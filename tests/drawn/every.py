@@ -11,6 +11,7 @@ from drawn import (  # noqa: F401 - they register
     layout,
     linear,
     loss,
+    low_bits,
     norm,
     others,
     recurrent,

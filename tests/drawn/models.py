@@ -9,7 +9,7 @@ import onnx
 from drawn.case import Case
 from onnx import helper, numpy_helper
 
-from gradtool.graph.families import split_name
+from gradtool.graph.families import CONTRIB, split_name
 
 Sizes = dict[int, list[Any]]
 
@@ -37,7 +37,7 @@ def build(case: Case, sizes: Sizes | None = None) -> onnx.ModelProto:
     graph = helper.make_graph([node], "case", inputs, results, constants)
     opsets = [helper.make_opsetid("", case.opset)]
     if domain:
-        opsets.append(helper.make_opsetid(domain, 3))
+        opsets.append(helper.make_opsetid(domain, 1 if domain == CONTRIB else 3))
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     model = onnx.shape_inference.infer_shapes(model)
     for value in model.graph.output:

@@ -55,3 +55,32 @@ case(
     np.uint8([3, 3, 3, 3]), np.float32(7.7), np.uint8(12), np.arange(4, dtype=np.int32) * 100,
     gradient=False, strides=[2, 2],
 )  # fmt: skip
+
+rng = np.random.default_rng(0)
+PRODUCT = "ai.gradtool::QuantizedMatMul"
+
+
+def codes(*shape: int) -> np.ndarray:
+    return rng.integers(0, 256, shape, np.uint8)
+
+
+for bits in (2, 4, 8):
+    packed = codes(3, 2, 2 * bits)
+    for turned, shape in ((1, (2, 5, 20)), (0, (4, 3))):
+        given = {"bits": bits, "block_size": 16, "size": 20, "turned": turned}
+        case(PRODUCT, shape, packed, fixed(3, 2), **given)
+        case(PRODUCT, shape, packed, fixed(3, 2), codes(3, -(-2 * bits // 8)), opset=21, **given)
+        case(PRODUCT, shape, packed, fixed(3, 2), fixed(3, 2, low=0, high=9), **given)
+        case(PRODUCT, shape, packed, fixed(3, 2), codes(3, -(-2 * bits // 8)),
+             rng.integers(0, 2, 20).astype(np.int32), **given)  # fmt: skip
+groups = rng.integers(0, 2, 32).astype(np.int32)
+case(PRODUCT, (2, 32), codes(3, 2, 8), fixed(3, 2), None, groups, bits=4, block_size=16, size=32)
+case(PRODUCT, (32,), codes(3, 2, 8), fixed(3, 2), opset=21, bits=4, block_size=16, size=32)
+for values in ("fp4", "nf4"):
+    for turned, shape in ((1, (5, 32)), (0, (4, 3))):
+        case(PRODUCT, shape, codes(3, 2, 8), fixed(3, 2), bits=4, block_size=16, size=32,
+             turned=turned, values=values)  # fmt: skip
+# So large that rows and columns are cut.
+case(PRODUCT, (3, 300), codes(300, 40, 8), fixed(300, 40, low=-0.01, high=0.01, gap=0), bits=4, block_size=16, size=635,
+     turned=0)  # fmt: skip
+case(PRODUCT, (2, 635), codes(300, 40, 8), fixed(300, 40, low=-0.01, high=0.01, gap=0), bits=4, block_size=16, size=635)

@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
+from gradtool.graph.attributes import arguments
 from gradtool.graph.predicates import is_integer
 from gradtool.graph.typed import Node, Tensor, given
 from gradtool.ops.gradients import Gradients, gradient
@@ -15,6 +16,10 @@ READ = (
     "its integers are read otherwise than gradients can follow: by a DequantizeLinear of the same "
     "scale and zero point, or a MatMulInteger or ConvInteger of that zero point that is cast to "
     "floats"
+)
+FROZEN = (
+    "a matrix of few bits is frozen: its scales and zero points have no gradient; "
+    "--lora RANK trains an adapter beside it"
 )
 ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger")
 
@@ -80,3 +85,18 @@ def fake_quantize(op: Builder, node: Node, dy: Tensor) -> Gradients:
     dx = op.FakeQuantizeGrad(x, scale, dy, zero, **options)
     y = node.outputs[0]
     return dx, op.FakeQuantizeGradScale(x, scale, y, dy, zero, **options), None
+
+
+@gradient("ai.gradtool::QuantizedMatMul")
+def quantized_matmul(op: Builder, node: Node, dy: Tensor) -> Gradients:
+    """`y = x Wᵀ` of a matrix of few bits:  dx = dy W, which is decoded again.
+
+    Raises:
+        UnsupportedGradient: the scales are asked for.
+    """
+    matrix = (*node.inputs[1:3], given(node, 3), given(node, 4))
+    if any(v in op.active for v in matrix if v is not None):
+        raise UnsupportedGradient(node, FROZEN)
+    options = arguments(node)
+    options["turned"] = 1 - options.get("turned", 1)
+    return op.QuantizedMatMul(dy, *matrix, **options), None, None, None, None
