@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradtool.errors import GradtoolError, UsageError
+from gradtool.text.words import some
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,10 +25,12 @@ Written = dict[str, tuple[str, int, int]]
 class Results:
     """The models to write, by content, and the folder of checkpoints.
 
-    `files` are written beside, by the flag that names each.
+    `files` are written beside, by the flag that names each.  Where adapters cannot be merged, they
+    alone are written, with `apart` the model that has a place for them.
     """
 
-    models: Mapping[str, str]
+    models: dict[str, str]
+    apart: str
     files: Mapping[str, str]
     folder: str
     force: bool
@@ -57,8 +60,9 @@ class Results:
             found["ema"] = beside(stem, "ema")
         if options["lora_adapter"]:
             found["lora"] = beside(stem, "lora")
+        apart = found.get("lora") or options["output"] or beside(source, "lora")
         files = {"--trace": options["trace"]} if options["trace"] is not None else {}
-        made = cls(found, files, folder, options["force"], options["result"] != "last")
+        made = cls(found, apart, files, folder, options["force"], options["result"] != "last")
         beside_it = [path for path in found.values() if path != found["trained"]]
         for path in (*beside_it, *made.adapters):
             require_apart({"output": path}, [source])
@@ -87,16 +91,29 @@ class Results:
             return []
         return [unlinked(str(adapter_path(self.models["lora"])))]
 
-    def rehearse(self, training: ir.Model, finished: bool) -> None:  # noqa: FBT001 - a callback
+    def rehearse(
+        self, training: ir.Model, finished: bool, *, say: Callable[[str], object]  # noqa: FBT001
+    ) -> None:
         """Refuse before the first step any write to fail after the last.
 
-        Results of a training that is `finished` may be there.
+        Results of a training that is `finished` may be there.  What is written otherwise than the
+        flags say, is said.
 
         Raises:
             GradtoolError: see `gradtool.training.rehearsal`.
         """
-        from gradtool.training.rehearsal import rehearse
+        from gradtool.training.rehearsal import rehearse, unmergeable
 
+        coded = unmergeable(training)
+        if coded and "ema" in self.models:
+            raise UsageError(f"--ema: means cannot be merged into few bits: {some(coded, 3)}")
+        if coded:
+            self.models.clear()
+            self.models["lora"] = self.apart
+            say(
+                f"adapters cannot be merged into few bits ({some(coded, 3)}): the result is "
+                f"{self.apart}, with a place for them, and {self.adapters[0]}"
+            )
         self.require(force=self.force or finished)
         rehearse(training, self.models, files=self.files)
 
@@ -137,7 +154,7 @@ class Results:
         step = trainer.lost
         if step is None:
             return str(error)
-        return f"{error}; step {step} was taken: {self._keep(trainer, self.models['trained'])}"
+        return f"{error}; step {step} was taken: {self._keep(trainer, next(iter(self.models.values())))}"
 
     def _keep(
         self, trainer: Trainer, path: str, what: str = "trained", *, best: bool = False

@@ -170,7 +170,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 watcher=follower,
                 group=group,
                 timeline=timeline,
-                rehearse=results.rehearse,
+                rehearse=partial(results.rehearse, say=follower.said),
             )
         except (UsageError, OSError) as error:
             if group.size > 1:

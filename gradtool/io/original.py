@@ -36,6 +36,10 @@ from gradtool.io.save import STDOUT, appear, require_stdout, to_file, to_stdout
 from gradtool.text.words import some
 
 PATH = "gradtool.path"
+INTEGERS = (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
+BESIDE = (
+    "write them apart, by --lora-adapter of gradtool kit merge, or save_adapter of a session"
+)
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Kind = tuple[np.dtype[Any], tuple[int, ...]]  # type and shape
@@ -87,8 +91,14 @@ class Original:
 
         Raises:
             UsageError: a tensor has another type or shape than its array, or a type that does not
-                hold its numbers.
+                hold its numbers; or an adapter is of a weight of few bits.
         """
+        coded = self.coded(adapters)
+        if coded:
+            raise UsageError(
+                f"{some(coded, 3)}: an adapter cannot be merged into few bits, which would round "
+                f"it away: {BESIDE}"
+            )
         lacking = []
         for name, new in merge(adapters, arrays, self._weight):
             if name not in self._stored:
@@ -99,6 +109,11 @@ class Original:
             if not self._has(name, held):
                 self._stored[name].put(ir.serde.serialize_tensor(ir.Tensor(held, dtype=dtype)))
         return lacking
+
+    def coded(self, adapters: tuple[Adapter, ...]) -> list[str]:
+        """Weights of few bits among those adapted: their adapters stay beside them."""
+        held = [each.weight for each in adapters if each.weight in self._stored]
+        return [n for n in held if self._stored[n].tensor().data_type in INTEGERS]
 
     def put_at(self, arrays: Arrays, places: Mapping[str, Location]) -> list[str]:
         """Put arrays of no tensor's name into their places; returns those without a place.

@@ -4,7 +4,8 @@
     Conv (x, W)   becomes   Conv (x, W) + Conv (Conv (x, A) · s, B)
 
 A is drawn, B is zero: until the first update nothing changes.  The product A · B is never made,
-so that neither it nor a gradient of W takes memory.  See `gradtool.graph.lora` for shapes.
+so that neither it nor a gradient of W takes memory.  W may be a matrix of few bits, as products of
+com.microsoft have it.  See `gradtool.graph.lora` for shapes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.attributes import arguments
+from gradtool.graph.composites import DOMAIN
+from gradtool.graph.families import CONTRIB
 from gradtool.graph.lora import Adapter
+from gradtool.graph.predicates import is_float
 from gradtool.graph.training_info import record
+from gradtool.graph.typed import as_tensor, ints
 from gradtool.io.zeros import Zeros
 from gradtool.passes.parameters import Role, Roles
 from gradtool.passes.selection import nothing_meant
@@ -30,6 +35,9 @@ from gradtool.passes.training_forms import stand_in
 from gradtool.text.words import some, suggest
 
 MATRIX = 2  # axes
+TURNED = {(DOMAIN, "QuantizedMatMul"): "turned", (CONTRIB, "MatMulBnb4"): "transB",
+          (CONTRIB, "MatMulNBits"): ""}  # fmt: skip
+"""Products with a matrix of few bits, input 1, and the attribute that says it is transposed."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def attach(op: Builder, asked: Lora, roles: Roles) -> Attached:
     adapters = []
     for weight, uses in _targets(op.model, asked.targets, roles).items():
         adapter = _adapter(weight, uses, asked)
-        a, b = _drawn(op, weight, adapter, asked)
+        a, b = _drawn(op, _kind(weight, uses), adapter, asked)
         adapters.append(replace(adapter, a=a.name or "", b=b.name or ""))
         for use in uses:
             result, total = _stand_beside(op, adapter, use, a, b)
@@ -96,12 +104,10 @@ def attach_zeros(model: ir.Model, adapters: Sequence[Adapter], shapes: Mapping[s
         if weight is None or not isinstance(uses, list):
             why = "is no tensor of its own there" if uses is None else uses
             raise UsageError(f"no adapter beside {adapter.weight!r} in the file itself: it {why}")
-        assert weight.dtype is not None  # noqa: S101 - an initializer has a type
-        a, b = (
-            _register(op, Zeros(weight.dtype, tuple(shapes[name]), name)) for name in adapter.names
-        )
+        dtype = _kind(weight, uses)[0]
+        a, b = (_register(op, Zeros(dtype, tuple(shapes[name]), name)) for name in adapter.names)
         model.graph.inputs.extend((a, b))
-        unknown = ir.Value(type=ir.TensorType(weight.dtype))
+        unknown = ir.Value(type=ir.TensorType(dtype))
         for use in uses:
             _stand_beside(op, adapter, use, a, b, like=unknown)
     model.ir_version = max(model.ir_version, 4)  # before, initializers cannot be overridden
@@ -126,17 +132,20 @@ def _targets(model: ir.Model, patterns: Sequence[str], roles: Roles) -> dict[ir.
     unable: dict[str, str] = {}
     for name, value in model.graph.initializers.items():
         role = roles.get(value, Role.PARAMETER)
-        uses = _uses(value) if role.is_named else f"is {role.said(value)}"
+        coded = not is_float(value) and bool(_uses(value, coded=True))
+        uses = _uses(value, coded) if role.is_named or coded else f"is {role.said(value)}"
         if isinstance(uses, str):
             unable[name] = uses
         else:
-            (able if role.is_open else closed)[name] = value, uses
+            (able if role.is_open or coded else closed)[name] = value, uses
     chosen: dict[str, None] = {}
     named = able | closed
+    nodes = {_called(use.node): name for name in able for use in able[name][1]}
     for pattern in patterns or ("*",):
         exact = pattern in named or pattern in unable
         found = [pattern] if pattern in named else []
         found = found or [n for n in able if not exact and fnmatchcase(n, pattern)]
+        found = found or [nodes[n] for n in nodes if not exact and fnmatchcase(n, pattern)]
         if not found:
             raise UsageError(_none(pattern if patterns else "", able, closed, unable, roles))
         chosen |= dict.fromkeys(found)
@@ -165,25 +174,30 @@ def _none(
     return f"{flag}: no such weight of a MatMul, Gemm or Conv{hint}"
 
 
-def _uses(weight: ir.Value) -> list[Use] | str:
-    """The products that read a weight, all fit for a branch; else the reason why not."""
+def _uses(weight: ir.Value, coded: bool | None = None) -> list[Use] | str:
+    """The products that read a weight, all fit for a branch; else the reason why not.
+
+    Of one of few bits (`coded`; None: of integers) others may read the codes, which stay.
+    """
+    coded = not is_float(weight) if coded is None else coded
     found: list[Use] = []
     waiting = [(weight, False)]
     rank = len(weight.shape or ())
+    through = ("Identity", "Reshape") if coded else ("Identity",)
     while waiting:
         value, flipped = waiting.pop(0)
-        if value.is_graph_output():
+        if value.is_graph_output() and not coded:
             return "is an output"
         for use in value.uses():
             node, slot = use.node, use.idx
-            if node.op_type == "Identity":
+            if node.op_type in through:
                 waiting.append((node.outputs[0], flipped))
-            elif node.op_type == "Transpose" and rank == MATRIX:
+            elif node.op_type == "Transpose" and rank == MATRIX and not coded:
                 perm = node.attributes.get_ints("perm", (1, 0))
                 waiting.append((node.outputs[0], flipped != (tuple(perm) == (1, 0))))
-            elif _is_product(node, slot, rank):
+            elif _is_coded(node, slot) if coded else _is_product(node, slot, rank):
                 found.append(Use(node, slot, flipped != _flips(node, slot)))
-            else:
+            elif not coded:
                 return f"is read by {node.op_type} {node.name or ''}".rstrip()
     nodes = [use.node for use in found]
     if len(set(nodes)) < len(nodes):
@@ -199,9 +213,34 @@ def _is_product(node: ir.Node, slot: int, rank: int) -> bool:
     return node.op_type == "Conv" and rank > MATRIX and slot == 1
 
 
+def _is_coded(node: ir.Node, slot: int) -> bool:
+    return (node.domain, node.op_type) in TURNED and slot == 1
+
+
 def _flips(node: ir.Node, slot: int) -> bool:
     """Whether a product exchanges the axes of its operand."""
+    if _is_coded(node, slot):
+        return bool(node.attributes.get_int(TURNED[node.domain, node.op_type], 1))
     return node.op_type == "Gemm" and bool(node.attributes.get_int(("transA", "transB")[slot], 0))
+
+
+def _called(node: ir.Node) -> str:
+    """The name that a product has in its file."""
+    name = node.name or ""
+    return name.rpartition("/")[0] if node.domain == DOMAIN else name
+
+
+def _kind(weight: ir.Value, uses: Sequence[Use]) -> tuple[ir.DataType, tuple[int, ...]]:
+    """Type and sizes of the numbers of a weight; of few bits they are its scale's and `[N, K]`."""
+    node = uses[0].node
+    scale = node.inputs[2] if _is_coded(node, uses[0].slot) else None
+    dtype = weight.dtype if scale is None else scale.dtype
+    assert weight.shape is not None and dtype is not None  # noqa: PT018, S101 - it has both
+    if scale is None:
+        return dtype, tuple(weight.shape.numpy())
+    codes, given = as_tensor(node.inputs[1]), node.attributes
+    rows = given.get_int("N", 0) or ints(codes.shape)[0]
+    return dtype, (rows, given.get_int("K", 0) or given.get_int("size", 0))
 
 
 # ------------------------------------------------------------------------------------ adapters
@@ -217,16 +256,15 @@ def _adapter(weight: ir.Value, uses: Sequence[Use], asked: Lora) -> Adapter:
 
 
 def _drawn(
-    op: Builder, weight: ir.Value, adapter: Adapter, asked: Lora
+    op: Builder, kind: tuple[ir.DataType, tuple[int, ...]], adapter: Adapter, asked: Lora
 ) -> tuple[ir.Value, ir.Value]:
-    """New tensors A, uniform within 1 / √(inputs of an output), and B, zero.
+    """New tensors A, uniform within 1 / √(inputs of an output), and B, zero; of a weight's `kind`.
 
     The numbers drawn depend on the seed and the name of the weight alone.
 
     Source: PEFT's `kaiming_uniform_(a=√5)`, which has these bounds.
     """
-    assert weight.shape is not None and weight.dtype is not None  # noqa: PT018, S101 - it has both
-    sizes, rank = weight.shape.numpy(), asked.rank
+    (dtype, sizes), rank = kind, asked.rank
     if adapter.flipped:
         a_sizes = (rank * adapter.groups, *sizes[1:])
         b_sizes: tuple[int, ...] = (sizes[0], rank, *(1 for _ in sizes[2:]))
@@ -235,10 +273,10 @@ def _drawn(
         a_sizes, b_sizes, fan_in = (sizes[0], rank), (rank, sizes[1]), sizes[0]
     stream = np.random.default_rng([asked.seed, zlib.crc32(adapter.weight.encode())])
     bound = 1 / np.sqrt(max(fan_in, 1))
-    drawn = stream.uniform(-bound, bound, a_sizes).astype(weight.dtype.numpy())
+    drawn = stream.uniform(-bound, bound, a_sizes).astype(dtype.numpy())
     names = (op.names.fresh(f"{adapter.weight}.lora_{which}") for which in "AB")
-    a = _register(op, ir.Tensor(drawn, dtype=weight.dtype, name=next(names)))
-    b = _register(op, Zeros(weight.dtype, b_sizes, next(names)))
+    a = _register(op, ir.Tensor(drawn, dtype=dtype, name=next(names)))
+    b = _register(op, Zeros(dtype, b_sizes, next(names)))
     op.folding.never([a, b])
     return a, b
 
@@ -274,9 +312,13 @@ def _stand_beside(
     result = node.outputs[0]
     given = arguments(node)
     with op.at(node, stage="forward", source="", prefix=f"{node.name}/lora"):
-        base = op.emit(node.op_type, node.inputs, None, given, like)
-        made = base.producer()
-        assert made is not None  # noqa: S101 - it was emitted
+        shape = None if like is not None or result.shape is None else result.shape.copy()
+        made = op.place(
+            node.domain, node.op_type, node.inputs, list(node.attributes.values()),
+            [(result.type if like is None else like.type, shape)],
+        )  # fmt: skip
+        op.tell(made)
+        base = made.outputs[0]
         made.metadata_props.update(node.metadata_props)
         emit = _Emit(op, like, adapter.scale * _gain(node))
         if node.op_type == "Conv":

@@ -58,16 +58,34 @@ def straight_through(model: ir.Model, op: Builder) -> int:
     return found
 
 
-def frozen(graph: ir.Graph) -> list[str]:
-    """A line with a remedy to train weights of integers, if there are any."""
-    held = sum(map(_is_weight, graph.initializers.values()))
-    said = f"{count(held, 'quantised weight')} of integers: not trained; {REMEDY}"
-    return [said] if held else []
+def frozen(graph: ir.Graph, *, adapted: bool) -> list[str]:
+    """Lines with remedies to train weights of integers, if there are any, or they are `adapted`."""
+    found = [value for value in graph.initializers.values() if _is_weight(value)]
+    coded = [value for value in found if _is_of_few_bits(value)]
+    held = len(found) - len(coded)
+    said = []
+    if held:
+        said.append(f"{count(held, 'quantised weight')} of integers: not trained; {REMEDY}")
+    if coded and not adapted:
+        said.append(
+            f"{count(len(coded), 'weight')} of few bits: not trained; --lora RANK trains an adapter "
+            "beside each"
+        )
+    return said
 
 
 def _is_weight(value: ir.Value) -> bool:
     small = value.dtype is not None and value.dtype.is_integer() and value.dtype.bitwidth <= 8
-    return small and len(value.shape or ()) > 1 and _is_weighing(value)
+    return small and (_is_of_few_bits(value) or (len(value.shape or ()) > 1 and _is_weighing(value)))
+
+
+def _is_of_few_bits(value: ir.Value) -> bool:
+    """Whether a product decodes it a block at a time."""
+    return any(
+        (use.node.op_type == "QuantizedMatMul" and use.idx == 1)
+        or (use.node.op_type == "Reshape" and _is_of_few_bits(use.node.outputs[0]))
+        for use in value.uses()
+    )
 
 
 def _is_weighing(value: ir.Value) -> bool:

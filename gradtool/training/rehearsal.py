@@ -15,6 +15,18 @@ from gradtool.session.held import changing_weights
 from gradtool.workloads import lora_files
 
 
+def unmergeable(training: ir.Model) -> list[str]:
+    """The weights of few bits that are adapted, which no adapter can be merged into.
+
+    Raises:
+        ModelError: the file that the model came from is gone, or damaged.
+    """
+    adapters = TrainingInfo.of(training).lora
+    if not adapters:
+        return []
+    return original.Original(original.source_of(training.meta)).coded(adapters)
+
+
 def rehearse(
     training: ir.Model,
     models: Mapping[str, str | os.PathLike[str]],

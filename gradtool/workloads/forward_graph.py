@@ -77,7 +77,7 @@ def forward_of(model: ir.Model, options: GradOptions, *, again: bool) -> Forward
         *folded(model.graph),
         *renamed(model.graph),
         *untied(model.graph),
-        *frozen(model.graph),
+        *frozen(model.graph, adapted=options.lora is not None),
         *stopped.said,
         *_into_training_form(op, train_mode=options.train_mode),
     )

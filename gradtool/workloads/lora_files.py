@@ -79,8 +79,8 @@ def _made(
     beside = file.has_data_file()
     model = file.model([adapter.weight for adapter in adapters])
     attach_zeros(model, adapters, {name: array.shape for name, array in held.items()})
-    for adapter in adapters:
-        dtype = model.graph.initializers[adapter.weight].dtype
+    for name in names:
+        dtype = model.graph.initializers[name].dtype
         assert dtype is not None  # noqa: S101 - an initializer has a type
-        held |= {name: original.narrowed(name, held[name], dtype) for name in adapter.names}
+        held[name] = original.narrowed(name, held[name], dtype)
     return model, beside, onnx_adapter.writer(held)
