@@ -4,9 +4,13 @@
 
 #include "gradtool.h"
 
-/* c[m, n] = alpha op(a)[m, k] op(b)[k, n] + beta c + bias[n], of rows `*_row` floats apart. */
+struct coded;
+
+/* c[m, n] = alpha op(a)[m, k] op(b)[k, n] + beta c + bias[n], of rows `*_row` floats apart.
+ * Where b is `coded` (low_bits.h), it lies there. */
 struct product {
     const float *a, *b, *bias;
+    const struct coded *coded;
     float *c;
     int64_t m, n, k, a_row, b_row, c_row;
     int64_t a_turned, b_turned; /* a is stored [k, m], b [n, k] */

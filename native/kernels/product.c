@@ -9,6 +9,7 @@
  * for each GRAIN of the m n k multiplications, and at most `slots`.
  */
 #include "gemm.h"
+#include "low_bits.h"
 #include "packing.h"
 #include "pool.h"
 #include "tiles.h"
@@ -23,6 +24,7 @@
 #define SPARE 16
 #define WIDEST 32  /* columns of the widest tile */
 #define GRAIN (1 << 21) /* of gradtool.native.slots */
+#define STRETCH 64 /* places of a line that are decoded at a time, in the first cache */
 #define CHUNKS 8   /* as many as a product is cut into, if it is large enough */
 
 struct block {
@@ -35,12 +37,38 @@ struct block {
     int64_t a_room;                                    /* of one slot */
 };
 
+/* Lines of a b of few bits, a stretch at a time. */
+static void pack_coded_lines(const struct block *block, int64_t line, int64_t lines, float *panel) {
+    float stretch[TILE_COLUMNS * STRETCH];
+    for (int64_t k = 0; k < block->depth; k += STRETCH) {
+        const int64_t count = least(STRETCH, block->depth - k);
+        for (int64_t i = 0; i < lines; i++)
+            decode(block->product->coded, line + i, block->from_k + k, count, stretch + i * STRETCH);
+        pack_lines(stretch, STRETCH, lines, count, panel + k * TILE_COLUMNS, TILE_COLUMNS);
+    }
+}
+
+/* Places of a b of few bits: what a panel lacks of its width is zero. */
+static void pack_coded_places(const struct block *block, int64_t first, int64_t end) {
+    for (int64_t k = first; k < end; k++)
+        for (int64_t j = 0; j < block->width; j += TILE_COLUMNS) {
+            const int64_t count = least(TILE_COLUMNS, block->width - j);
+            float *at = block->b + j * block->depth + k * TILE_COLUMNS;
+            decode(block->product->coded, block->from_k + k, block->from_n + j, count, at);
+            for (int64_t c = count; c < TILE_COLUMNS; c++) at[c] = 0;
+        }
+}
+
 /* One panel of lines of b. */
 static void pack_panel(void *argument, int64_t panel, int64_t slot) {
     const struct block *block = argument;
     const struct product *product = block->product;
     const int64_t j = panel * TILE_COLUMNS, lines = least(TILE_COLUMNS, block->width - j);
     (void)slot;
+    if (product->coded) {
+        pack_coded_lines(block, block->from_n + j, lines, block->b + j * block->depth);
+        return;
+    }
     pack_lines(product->b + (block->from_n + j) * product->b_row + block->from_k, product->b_row,
                lines, block->depth, block->b + j * block->depth, TILE_COLUMNS);
 }
@@ -51,6 +79,10 @@ static void pack_rows(void *argument, int64_t chunk, int64_t slot) {
     const struct product *product = block->product;
     const int64_t first = chunk * PLACES, end = least(block->depth, first + PLACES);
     (void)slot;
+    if (product->coded) {
+        pack_coded_places(block, first, end);
+        return;
+    }
     pack_places(product->b + block->from_k * product->b_row + block->from_n, product->b_row,
                 block->width, first, end, block->depth, block->b, TILE_COLUMNS, 1);
 }
@@ -135,7 +167,8 @@ static void multiply_block(struct block *block, int64_t slots) {
 }
 
 void SHARED(multiply)(const struct product *product, float *work, int64_t slots) {
-    if (product->m == 0 || product->n == 0 || SHARED(multiply_thin)(product, slots)) return;
+    if (product->m == 0 || product->n == 0) return;
+    if (!product->coded && SHARED(multiply_thin)(product, slots)) return;
     struct block block = {.product = product, .b = work};
     slots = slots_of(product->m, product->n, product->k, slots);
     block.row_tiles = parts(product->m, TILE_ROWS);

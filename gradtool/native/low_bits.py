@@ -1,0 +1,38 @@
+"""Products with matrices of few bits, whose panels are decoded as they are packed."""
+
+from __future__ import annotations
+
+from gradtool.native import slots
+from gradtool.native.call import Array, Call, Signature
+from gradtool.native.gemm import product_floats
+
+PRODUCT = Signature(
+    "coded_product",
+    "x codes scale zeros offset groups table y work",
+    "m rows columns blocks block bits turned slots",
+)
+
+
+def work(m: int, n: int, k: int) -> int:
+    """Bytes of workspace."""
+    return 4 * product_floats(m, n, k)
+
+
+def product(
+    x: Array, codes: Array, scale: Array, y: Array, work: Array, *,
+    bits: int, block: int, turned: bool = True, zero: Array | None = None,
+    groups: Array | None = None, table: Array | None = None, instructions: str | None = None,
+) -> Call:  # fmt: skip
+    """`y = x Wᵀ`, or not `turned` `x W`, of W `[rows, columns]`, x and y of rows of floats.
+
+    Codes are `[rows, blocks, block · bits / 8]`, scale `[rows, blocks]`, zero the same in floats or
+    bytes packed as codes are, groups `[columns]` of int32, a table 16 floats.
+    """
+    m, columns = x.size // x.shape[-1], (x if turned else y).shape[-1]
+    in_bytes = zero is not None and zero.dtype.kind == "u"
+    return PRODUCT.bind(
+        instructions, x=x, codes=codes, scale=scale, zeros=zero if in_bytes else None,
+        offset=None if in_bytes else zero, groups=groups, table=table, y=y, work=work,
+        m=m, rows=codes.shape[0], columns=columns, blocks=codes.shape[1], block=block, bits=bits,
+        turned=int(turned), slots=slots(m * codes.shape[0] * columns),
+    )  # fmt: skip
