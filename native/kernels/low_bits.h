@@ -80,18 +80,22 @@ INLINE void decode_each(const struct coded *coded, int64_t row, int64_t from, in
 INLINE void decode_blocks(const struct coded *coded, int64_t row, int64_t from, int64_t count, float *to,
                           int bits) {
     const uint8_t *codes = coded->codes + row * coded->blocks * coded->block * bits / 8;
-    for (int64_t k = from, end = from + count; k < end;) {
-        const int64_t block = k / coded->block, last = least(end, (block + 1) * coded->block);
-        const vec scale = splat(coded->scale[row * coded->blocks + block]);
-        const vec zero = splat(zero_of(coded, row, block));
-        for (; k < last; k += LANES) {
-            const vec value = (codes_at(codes + k * bits / 8, bits) - zero) * scale;
-            if (k + LANES <= last)
-                store(to + k - from, value);
-            else
-                store_some(to + k - from, value, last - k);
+    const uint8_t *zeros = coded->zeros ? coded->zeros + row * parts(coded->blocks * bits, 8) : NULL;
+    const float *offset = coded->offset ? coded->offset + row * coded->blocks : NULL;
+    const float *scales = coded->scale + row * coded->blocks;
+    int64_t block = (uint32_t)from / (uint32_t)coded->block, last = block * coded->block;
+    for (int64_t k = from, end = from + count; k < end; block++) {
+        last = least(end, last + coded->block);
+        const vec scale = splat(scales[block]);
+        const vec zero = splat(offset  ? offset[block]
+                               : zeros ? (float)code_of(zeros, block, bits)
+                                       : (float)(1 << (bits - 1)));
+        for (; k + LANES <= last; k += LANES)
+            store(to + k - from, (codes_at(codes + k * bits / 8, bits) - zero) * scale);
+        if (k < last) {
+            store_some(to + k - from, (codes_at(codes + k * bits / 8, bits) - zero) * scale, last - k);
+            k = last;
         }
-        k = last;
     }
 }
 

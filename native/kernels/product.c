@@ -50,12 +50,14 @@ static void pack_coded_lines(const struct block *block, int64_t line, int64_t li
 
 /* Places of a b of few bits: what a panel lacks of its width is zero. */
 static void pack_coded_places(const struct block *block, int64_t first, int64_t end) {
-    for (int64_t k = first; k < end; k++)
+    for (int64_t from_k = first; from_k < end; from_k += TURN)
         for (int64_t j = 0; j < block->width; j += TILE_COLUMNS) {
             const int64_t count = least(TILE_COLUMNS, block->width - j);
-            float *at = block->b + j * block->depth + k * TILE_COLUMNS;
-            decode(block->product->coded, block->from_k + k, block->from_n + j, count, at);
-            for (int64_t c = count; c < TILE_COLUMNS; c++) at[c] = 0;
+            for (int64_t k = from_k; k < least(end, from_k + TURN); k++) {
+                float *at = block->b + j * block->depth + k * TILE_COLUMNS;
+                decode(block->product->coded, block->from_k + k, block->from_n + j, count, at);
+                for (int64_t c = count; c < TILE_COLUMNS; c++) at[c] = 0;
+            }
         }
 }
 
