@@ -40,8 +40,11 @@ def calls(m: int, rows: int, columns: int) -> Iterator[tuple[str, Callable[[], o
         yield f"{way} float32", gemm.gemm(x, w, y, work, b_turned=turned)
         for bits in (2, 4, 8):
             codes, scale, zero = operands(rng, rows, columns, bits)
-            yield f"{way} {bits} bits", low_bits.product(
-                x, codes, scale, y, work, bits=bits, block=BLOCK, turned=turned, zero=zero
+            yield (
+                f"{way} {bits} bits",
+                low_bits.product(
+                    x, codes, scale, y, work, bits=bits, block=BLOCK, turned=turned, zero=zero
+                ),
             )
 
 

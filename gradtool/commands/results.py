@@ -92,7 +92,11 @@ class Results:
         return [unlinked(str(adapter_path(self.models["lora"])))]
 
     def rehearse(
-        self, training: ir.Model, finished: bool, *, say: Callable[[str], object]  # noqa: FBT001
+        self,
+        training: ir.Model,
+        finished: bool,  # noqa: FBT001 - a callback
+        *,
+        say: Callable[[str], object],
     ) -> None:
         """Refuse before the first step any write to fail after the last.
 
@@ -154,7 +158,8 @@ class Results:
         step = trainer.lost
         if step is None:
             return str(error)
-        return f"{error}; step {step} was taken: {self._keep(trainer, next(iter(self.models.values())))}"
+        path = next(iter(self.models.values()))
+        return f"{error}; step {step} was taken: {self._keep(trainer, path)}"
 
     def _keep(
         self, trainer: Trainer, path: str, what: str = "trained", *, best: bool = False

@@ -37,9 +37,7 @@ from gradtool.text.words import some
 
 PATH = "gradtool.path"
 INTEGERS = (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
-BESIDE = (
-    "write them apart, by --lora-adapter of gradtool kit merge, or save_adapter of a session"
-)
+BESIDE = "write them apart, by --lora-adapter of gradtool kit merge, or save_adapter of a session"
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Kind = tuple[np.dtype[Any], tuple[int, ...]]  # type and shape

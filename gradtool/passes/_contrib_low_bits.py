@@ -1,7 +1,7 @@
 """Products with matrices of few bits, and rows of tables of few bits, of com.microsoft.
 
 Products become `QuantizedMatMul`, which decodes a block at a time; `accuracy_level` is a permission
-of which no use is made: products are of floats.  Of a table the rows that are looked up are decoded.
+of which no use is made: products are of floats.  Of a table the rows looked up are decoded.
 """
 
 from __future__ import annotations
@@ -119,9 +119,8 @@ def gather_block_quantized(op: Any, node: Any) -> Sequence[Any]:
         zero = op.crop(unpacked(op, zero, bits), [scale.shape[-1]], [rank - 1])
     scale.meta[SCALE] = True
     wide = data.shape[along] * (8 // bits if along == rank - 1 else 1)
-    rows, scale, zero = (
-        None if v is None else op.Gather(v, indices, axis=axis) for v in (data, scale, zero)
-    )
+    rows, scale = (op.Gather(v, indices, axis=axis) for v in (data, scale))
+    zero = None if zero is None else op.Gather(zero, indices, axis=axis)
     place = along + (len(indices.shape) - 1 if axis < along else 0)
     found = dequantized(
         op, unpacked(op, rows, bits), scale, zero,

@@ -133,7 +133,7 @@ def _targets(model: ir.Model, patterns: Sequence[str], roles: Roles) -> dict[ir.
     for name, value in model.graph.initializers.items():
         role = roles.get(value, Role.PARAMETER)
         coded = not is_float(value) and bool(_uses(value, coded=True))
-        uses = _uses(value, coded) if role.is_named or coded else f"is {role.said(value)}"
+        uses = _uses(value, coded=coded) if role.is_named or coded else f"is {role.said(value)}"
         if isinstance(uses, str):
             unable[name] = uses
         else:
@@ -174,7 +174,7 @@ def _none(
     return f"{flag}: no such weight of a MatMul, Gemm or Conv{hint}"
 
 
-def _uses(weight: ir.Value, coded: bool | None = None) -> list[Use] | str:
+def _uses(weight: ir.Value, *, coded: bool | None = None) -> list[Use] | str:
     """The products that read a weight, all fit for a branch; else the reason why not.
 
     Of one of few bits (`coded`; None: of integers) others may read the codes, which stay.

@@ -68,15 +68,17 @@ def frozen(graph: ir.Graph, *, adapted: bool) -> list[str]:
         said.append(f"{count(held, 'quantised weight')} of integers: not trained; {REMEDY}")
     if coded and not adapted:
         said.append(
-            f"{count(len(coded), 'weight')} of few bits: not trained; --lora RANK trains an adapter "
-            "beside each"
+            f"{count(len(coded), 'weight')} of few bits: not trained; --lora RANK trains an "
+            "adapter beside each"
         )
     return said
 
 
 def _is_weight(value: ir.Value) -> bool:
     small = value.dtype is not None and value.dtype.is_integer() and value.dtype.bitwidth <= 8
-    return small and (_is_of_few_bits(value) or (len(value.shape or ()) > 1 and _is_weighing(value)))
+    if not small:
+        return False
+    return _is_of_few_bits(value) or (len(value.shape or ()) > 1 and _is_weighing(value))
 
 
 def _is_of_few_bits(value: ir.Value) -> bool:

@@ -81,6 +81,7 @@ for values in ("fp4", "nf4"):
         case(PRODUCT, shape, codes(3, 2, 8), fixed(3, 2), bits=4, block_size=16, size=32,
              turned=turned, values=values)  # fmt: skip
 # So large that rows and columns are cut.
-case(PRODUCT, (3, 300), codes(300, 40, 8), fixed(300, 40, low=-0.01, high=0.01, gap=0), bits=4, block_size=16, size=635,
-     turned=0)  # fmt: skip
-case(PRODUCT, (2, 635), codes(300, 40, 8), fixed(300, 40, low=-0.01, high=0.01, gap=0), bits=4, block_size=16, size=635)
+small = fixed(300, 40, low=-0.01, high=0.01, gap=0)
+given = {"bits": 4, "block_size": 16, "size": 635}
+case(PRODUCT, (3, 300), codes(300, 40, 8), small, turned=0, **given)
+case(PRODUCT, (2, 635), codes(300, 40, 8), small, **given)

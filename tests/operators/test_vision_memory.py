@@ -47,3 +47,26 @@ def test_products_of_integers():
     a = RNG.integers(0, 255, (512, 512)).astype(np.uint8)
     made = [Spec((512, 512), np.dtype(np.int32))]
     check_memory("MatMulInteger", [a, a, np.uint8(3).reshape(()), None], made)
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize("kind", ["none", "bytes", "floats", "groups", "both", "half", "nf4"])
+def test_products_with_matrices_of_few_bits(kind, turned):
+    rows, blocks, size = 600, 30, 950
+    dtype = np.dtype(np.float16) if kind == "half" else F32
+    codes = RNG.integers(0, 256, (rows, blocks, 16)).astype(np.uint8)
+    scale = RNG.normal(size=(rows, blocks)).astype(dtype)
+    zero = groups = None
+    if kind in ("bytes", "both", "half"):
+        zero = RNG.integers(0, 256, (rows, blocks // 2)).astype(np.uint8)
+    elif kind == "floats":
+        zero = scale
+    if kind in ("groups", "both"):
+        groups = RNG.integers(0, blocks, size).astype(np.int32)
+    x = RNG.normal(size=(64, size if turned else rows)).astype(dtype)
+    made = [Spec((64, rows if turned else size), dtype)]
+    options = {"values": kind} if kind == "nf4" else {}
+    check_memory(
+        "ai.gradtool::QuantizedMatMul", [x, codes, scale, zero, groups], made, bits=4,
+        block_size=32, size=size, turned=turned, **options,
+    )  # fmt: skip

@@ -22,7 +22,7 @@ def unpacked(op: Builder, packed: Tensor, bits: int, values: str = "") -> Tensor
         return packed
     places = np.asarray(shifts(bits, values), np.uint8)
     codes = op.BitShift(op.unsqueeze(packed, len(packed.shape)), places, direction="RIGHT")
-    codes = op.BitwiseAnd(codes, np.uint8((1 << bits) - 1))
+    codes = op.BitwiseAnd(codes, np.asarray((1 << bits) - 1, np.uint8))
     *lead, last = packed.shape
     assert isinstance(last, int)  # noqa: S101 - bytes of a row are known
     return op.reshape(codes, [*lead, last * len(places)])
@@ -47,7 +47,7 @@ def dequantized(
         codes = op.pad(codes, [0, blocks * block_size - have], [axis])
     wide = op.reshape(op.cast(codes, scale.dtype), [*lead, blocks, block_size, *rest])
     offset: Any = middle if zero is None else op.unsqueeze(op.cast(zero, scale.dtype), axis + 1)
-    wide = (wide - offset) * op.unsqueeze(scale, axis + 1)
+    wide = op.Mul(op.Sub(wide, offset), op.unsqueeze(scale, axis + 1))
     return op.crop(op.reshape(wide, [*lead, blocks * block_size, *rest]), [size], [axis])
 
 
@@ -79,12 +79,15 @@ def _decoded(
     offset: Any = middle(bits)
     if zero is not None:
         offset = op.Gather(op.cast(zero, scale.dtype), groups, axis=1)
-    return (wide - offset) * op.Gather(scale, groups, axis=1)
+    return op.Mul(op.Sub(wide, offset), op.Gather(scale, groups, axis=1))
 
 
 def _product_shape(
     x: Tensor, codes: Tensor, *_: Tensor | None, size: int, turned: int = 1, **__: Any
 ) -> Outputs:
+    have, needed = x.shape[-1], size if turned else codes.shape[0]
+    if isinstance(have, int) and have != needed:
+        raise ValueError(f"an input of {have} columns for a matrix of {needed}")
     return [([*x.shape[:-1], codes.shape[0] if turned else size], x.dtype)]
 
 

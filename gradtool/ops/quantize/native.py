@@ -9,23 +9,35 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.native import low_bits as library
-from gradtool.operators.low_bits import table
+from gradtool.operators.low_bits import BITS, table
 from gradtool.ops.native import Bound, are_floats, native, room
 from gradtool.ops.shared.types import Array, Arrays, Specs
 
+MOST = 4  # bits of a code of a table
 ALIGNED = 16  # codes of the smallest block whose vectors stay within it
 FLOAT = np.dtype(np.float32)
 
 
 def _fits(
     x: Spec, codes: Spec, scale: Spec, zero: Spec | None = None, groups: Spec | None = None, *,
-    out: Specs, block_size: int, **_: Any,
+    out: Specs, bits: int, block_size: int, size: int, turned: int = 1, values: str = "",
 ) -> bool:  # fmt: skip
+    """Whether types and every size are those that the library goes by."""
     in_bytes = zero is not None and zero.dtype == np.uint8
-    floats = are_floats(x, scale, None if in_bytes else zero, *out)
+    if not are_floats(x, scale, None if in_bytes else zero, *out) or codes.dtype != np.uint8:
+        return False
+    if bits not in BITS or (values and bits != MOST) or block_size % ALIGNED or block_size < 1:
+        return False
+    rows, blocks = codes.shape[0], -(-size // block_size)
+    pairs = (
+        (codes, (rows, blocks, block_size * bits // 8)), (scale, (rows, blocks)),
+        (zero, (rows, -(-blocks * bits // 8) if in_bytes else blocks)), (groups, (size,)),
+        (x, (*x.shape[:-1], size if turned else rows)),
+        (out[0], (*x.shape[:-1], rows if turned else size)),
+    )  # fmt: skip
     known = groups is None or groups.dtype == np.int32
-    whole = block_size % ALIGNED == 0 and 0 not in (*x.shape, *codes.shape, *out[0].shape)
-    return floats and known and whole
+    whole = all(spec is None or spec.shape == shape for spec, shape in pairs)
+    return known and whole and 0 not in (*x.shape, *codes.shape)
 
 
 def _work(x: Spec, *_matrix: Spec | None, out: Specs, **_: Any) -> list[Spec]:
