@@ -36,7 +36,8 @@ from gradtool.io.save import STDOUT, appear, require_stdout, to_file, to_stdout
 from gradtool.text.words import some
 
 PATH = "gradtool.path"
-INTEGERS = (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
+FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16,
+          onnx.TensorProto.DOUBLE)  # fmt: skip
 BESIDE = "write them apart, by --lora-adapter of gradtool kit merge, or save_adapter of a session"
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -111,7 +112,7 @@ class Original:
     def coded(self, adapters: tuple[Adapter, ...]) -> list[str]:
         """Weights of few bits among those adapted: their adapters stay beside them."""
         held = [each.weight for each in adapters if each.weight in self._stored]
-        return [n for n in held if self._stored[n].tensor().data_type in INTEGERS]
+        return [n for n in held if self._stored[n].tensor().data_type not in FLOATS]
 
     def put_at(self, arrays: Arrays, places: Mapping[str, Location]) -> list[str]:
         """Put arrays of no tensor's name into their places; returns those without a place.

@@ -29,6 +29,7 @@ from gradtool.graph.predicates import is_float
 from gradtool.graph.training_info import record
 from gradtool.graph.typed import as_tensor, ints
 from gradtool.io.zeros import Zeros
+from gradtool.passes.fuse_low_bits import CODES
 from gradtool.passes.parameters import Role, Roles
 from gradtool.passes.selection import nothing_meant
 from gradtool.passes.training_forms import stand_in
@@ -130,9 +131,10 @@ def _targets(model: ir.Model, patterns: Sequence[str], roles: Roles) -> dict[ir.
     able: dict[str, tuple[ir.Value, list[Use]]] = {}
     closed: dict[str, tuple[ir.Value, list[Use]]] = {}
     unable: dict[str, str] = {}
-    for name, value in model.graph.initializers.items():
+    for value in model.graph.initializers.values():
         role = roles.get(value, Role.PARAMETER)
-        coded = not is_float(value) and bool(_uses(value, coded=True))
+        coded = not is_float(value) and isinstance(_uses(value, coded=True), list)
+        name = _stored(value)[0]
         uses = _uses(value, coded=coded) if role.is_named or coded else f"is {role.said(value)}"
         if isinstance(uses, str):
             unable[name] = uses
@@ -177,25 +179,27 @@ def _none(
 def _uses(weight: ir.Value, *, coded: bool | None = None) -> list[Use] | str:
     """The products that read a weight, all fit for a branch; else the reason why not.
 
-    Of one of few bits (`coded`; None: of integers) others may read the codes, which stay.
+    Of one of few bits (`coded`; None: of integers) others may read the codes, which stay; a
+    DequantizeLinear makes numbers of them.
     """
     coded = not is_float(weight) if coded is None else coded
     found: list[Use] = []
-    waiting = [(weight, False)]
+    waiting = [(weight, False, not coded)]
     rank = len(weight.shape or ())
-    through = ("Identity", "Reshape") if coded else ("Identity",)
     while waiting:
-        value, flipped = waiting.pop(0)
+        value, flipped, real = waiting.pop(0)
         if value.is_graph_output() and not coded:
             return "is an output"
         for use in value.uses():
             node, slot = use.node, use.idx
-            if node.op_type in through:
-                waiting.append((node.outputs[0], flipped))
-            elif node.op_type == "Transpose" and rank == MATRIX and not coded:
+            if node.op_type == "Identity" or (node.op_type == "Reshape" and not real):
+                waiting.append((node.outputs[0], flipped, real))
+            elif node.op_type == "DequantizeLinear" and not real and slot == 0:
+                waiting.append((node.outputs[0], flipped, True))
+            elif node.op_type == "Transpose" and rank == MATRIX and real:
                 perm = node.attributes.get_ints("perm", (1, 0))
-                waiting.append((node.outputs[0], flipped != (tuple(perm) == (1, 0))))
-            elif _is_coded(node, slot) if coded else _is_product(node, slot, rank):
+                waiting.append((node.outputs[0], flipped != (tuple(perm) == (1, 0)), real))
+            elif _is_product(node, slot, rank) if real else _is_coded(node, slot):
                 found.append(Use(node, slot, flipped != _flips(node, slot)))
             elif not coded:
                 return f"is read by {node.op_type} {node.name or ''}".rstrip()
@@ -220,8 +224,16 @@ def _is_coded(node: ir.Node, slot: int) -> bool:
 def _flips(node: ir.Node, slot: int) -> bool:
     """Whether a product exchanges the axes of its operand."""
     if _is_coded(node, slot):
-        return bool(node.attributes.get_int(TURNED[node.domain, node.op_type], 1))
+        turned = bool(node.attributes.get_int(TURNED[node.domain, node.op_type], 1))
+        return turned != _stored(node.inputs[1])[1]
     return node.op_type == "Gemm" and bool(node.attributes.get_int(("transA", "transB")[slot], 0))
+
+
+def _stored(weight: ir.Value | None) -> tuple[str, bool]:
+    """The name of a weight in the file, and whether codes packed anew lie as [in, out] there."""
+    assert weight is not None  # noqa: S101 - it is read
+    found: tuple[str, bool] = weight.meta.get(CODES, (weight.name or "", False))
+    return found
 
 
 def _called(node: ir.Node) -> str:
@@ -232,15 +244,21 @@ def _called(node: ir.Node) -> str:
 
 def _kind(weight: ir.Value, uses: Sequence[Use]) -> tuple[ir.DataType, tuple[int, ...]]:
     """Type and sizes of the numbers of a weight; of few bits they are its scale's and `[N, K]`."""
-    node = uses[0].node
-    scale = node.inputs[2] if _is_coded(node, uses[0].slot) else None
+    node, scale = uses[0].node, None
+    coded = _is_coded(node, uses[0].slot)
+    if coded:
+        scale = node.inputs[2]
+    elif not is_float(weight):
+        readers = (use.node for use in weight.uses())
+        scale = next(n.inputs[1] for n in readers if n.op_type == "DequantizeLinear")
     dtype = weight.dtype if scale is None else scale.dtype
     assert weight.shape is not None and dtype is not None  # noqa: PT018, S101 - it has both
-    if scale is None:
+    if not coded:
         return dtype, tuple(weight.shape.numpy())
     codes, given = as_tensor(node.inputs[1]), node.attributes
     rows = given.get_int("N", 0) or ints(codes.shape)[0]
-    return dtype, (rows, given.get_int("K", 0) or given.get_int("size", 0))
+    columns = given.get_int("K", 0) or given.get_int("size", 0)
+    return dtype, (columns, rows) if _stored(weight)[1] else (rows, columns)
 
 
 # ------------------------------------------------------------------------------------ adapters
@@ -251,7 +269,7 @@ def _adapter(weight: ir.Value, uses: Sequence[Use], asked: Lora) -> Adapter:
     first = uses[0]
     groups = first.node.attributes.get_int("group", 1) if first.node.op_type == "Conv" else 1
     flipped = first.node.op_type == "Conv" or first.flipped != (first.slot == 0)
-    name = weight.name or ""
+    name = _stored(weight)[0]
     return Adapter(name, "", "", asked.scale, flipped, groups)
 
 

@@ -85,6 +85,7 @@ def _is_of_few_bits(value: ir.Value) -> bool:
     """Whether a product decodes it a block at a time."""
     return any(
         (use.node.op_type == "QuantizedMatMul" and use.idx == 1)
+        or (use.idx == 0 and use.node.attributes.get_int("block_size", 0) > 0)
         or (use.node.op_type == "Reshape" and _is_of_few_bits(use.node.outputs[0]))
         for use in value.uses()
     )

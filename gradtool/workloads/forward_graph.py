@@ -81,6 +81,10 @@ def forward_of(model: ir.Model, options: GradOptions, *, again: bool) -> Forward
         *stopped.said,
         *_into_training_form(op, train_mode=options.train_mode),
     )
+    if any(node.op_type == "DequantizeLinear" for node in model.graph) and not again:
+        from gradtool.passes.fuse_low_bits import fuse_low_bits
+
+        fuse_low_bits(op, {*(options.wrt or ())})
     return Forward(op, roles, frozenset(stopped.values), nodes, said)
 
 

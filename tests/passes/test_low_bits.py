@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -30,6 +31,20 @@ def parsed(text, opset=18, **held):
     )
     model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in held.items())
     return model
+
+
+def exactly(path_or_bytes, feeds, adapter=None):
+    """The outputs of stock onnxruntime, which rounds activations to 8 bits if it optimises."""
+    import onnxruntime as ort
+
+    options, how = ort.SessionOptions(), ort.RunOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    if adapter is not None:
+        loaded = ort.LoraAdapter()
+        loaded.Load(str(adapter))
+        how.add_active_adapter(loaded)
+    return ort.InferenceSession(path_or_bytes, options).run(None, feeds, how)[0]
 
 
 @pytest.fixture(scope="module")
@@ -164,18 +179,6 @@ def test_a_table_that_is_tied_to_the_last_product_is_looked_up_and_multiplied():
 # ------------------------------------------------------------------------------------ adapters
 
 
-def in_ort(path, adapter=None):
-    import onnxruntime as ort
-
-    options, how = ort.SessionOptions(), ort.RunOptions()
-    options.log_severity_level = 3
-    if adapter is not None:
-        loaded = ort.LoraAdapter()
-        loaded.Load(str(adapter))
-        how.add_active_adapter(loaded)
-    return ort.InferenceSession(str(path), options).run(["y"], {"x": X}, how)[0]
-
-
 @pytest.mark.parametrize("opset", [18, 21])
 def test_adapters_beside_few_bits_run_in_stock_onnxruntime(quantised, tmp_path, opset):
     onnx.save(quantised(opset), tmp_path / "net.onnx")
@@ -188,9 +191,11 @@ def test_adapters_beside_few_bits_run_in_stock_onnxruntime(quantised, tmp_path, 
         with pytest.raises(UsageError, match="few bits"):
             trainer.save(tmp_path / "merged.onnx")
 
-    before = in_ort(tmp_path / "net.onnx")
-    np.testing.assert_array_equal(in_ort(model), before)
-    np.testing.assert_allclose(in_ort(model, adapter), trained, rtol=1e-4, atol=1e-5)
+    before = exactly(str(tmp_path / "net.onnx"), {"x": X})
+    np.testing.assert_array_equal(exactly(str(model), {"x": X}), before)
+    np.testing.assert_allclose(
+        exactly(str(model), {"x": X}, adapter), trained, rtol=1e-4, atol=1e-5
+    )
     assert np.abs(trained - before).max() > 1e-2
     assert not (tmp_path / "merged.onnx").exists()
 
@@ -208,3 +213,78 @@ def test_frozen_weights_are_said_unless_adapters_stand_beside_them(quantised):
 
     assert [w for w in plain.warnings if "2 weights of few bits" in w and "--lora" in w]
     assert not [w for w in adapted.warnings if "few bits" in w]
+
+
+# ------------------------------------------------------------------ dequantised by block
+
+
+def by_block(kind, *, turned, zero=True, size=16, bias=False):
+    """A product with a matrix [40, 6] of that type, decoded by block; and its numbers."""
+    rng = np.random.default_rng(5)
+    dtype = np.dtype(getattr(ml_dtypes, kind, kind))
+    info = ml_dtypes.iinfo(dtype)
+    blocks = -(-INPUTS // size)
+    q, z = (
+        rng.integers(info.min, info.max + 1, s).astype(dtype) for s in ((INPUTS, 6), (blocks, 6))
+    )
+    s = rng.uniform(0.05, 0.1, (blocks, 6)).astype(np.float32)
+    offset = z.astype(float).repeat(size, 0)[:INPUTS] if zero else 0
+    exact = (q.astype(float) - offset) * s.repeat(size, 0)[:INPUTS]
+    held = {"q": q, "s": s, **({"z": z} if zero else {})}
+    if turned:
+        held = {name: np.ascontiguousarray(value.T) for name, value in held.items()}
+    product = "y = MatMul (x, w)"
+    if turned:
+        product = "t = Transpose <perm = [1, 0]> (w) y = MatMul (x, t)"
+    if bias:
+        held["b"] = np.arange(6, dtype=np.float32)
+        product = f"y = Gemm <transB = {int(turned)}, beta = 2.0> (x, w, b)"
+    model = parsed(
+        f"""(float[n, 40] x) => (float[n, 6] y) {{
+        w = DequantizeLinear <axis = {int(turned)}, block_size = {size}>
+            (q, s{", z" if zero else ""}) {product}
+    }}""", 21, **held,
+    )  # fmt: skip
+    return model, exact
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("kind", ["int4", "uint4", "int8", "uint8"])
+@pytest.mark.parametrize("more", [{}, {"zero": False, "size": 40}, {"bias": True, "size": 12}])
+def test_a_matrix_decoded_by_block_is_held_by_no_plan(kind, turned, more):
+    pytest.importorskip("onnxruntime")
+    model, exact = by_block(kind, turned=turned, **more)
+    graph = gt.grad(gt.load(model), loss="sum:y", input_grad=["x"], wrt=[])
+
+    assert "DequantizeLinear" not in {n.op_type for n in graph.model.graph}
+    y = X @ exact + (2.0 * np.arange(6) if more.get("bias") else 0)
+    for how in ({"kernels": "numpy"}, {}, {"engine": "ort"}):
+        found = gt.run(graph, {"x": X}, **how)
+        np.testing.assert_allclose(found.outputs["y"], y, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found.gradients["x"], [exact.sum(1)] * 16, rtol=1e-4, atol=1e-4)
+
+
+def test_a_scale_that_is_asked_for_has_its_gradient():
+    model, _ = by_block("int4", turned=False)
+    graph = gt.grad(gt.load(model), loss="sum:y", wrt=["s"])
+
+    assert gt.run(graph, {"x": X}).gradients["s"].shape == (3, 6)
+
+
+@pytest.mark.parametrize("kind", ["int4", "uint8"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_adapters_beside_a_matrix_decoded_by_block_run_in_onnxruntime(kind, turned, tmp_path):
+    pytest.importorskip("onnxruntime")
+    model, _ = by_block(kind, turned=turned)
+    onnx.save(model, tmp_path / "net.onnx")
+    data = {"x": X, "labels": RNG.normal(size=(16, 6)).astype(np.float32)}
+    options = {"lora": 2, "batch": 8, "steps": 6, "lr": 0.1, "optimizer": "sgd", "loss": "mse:y"}
+    with gt.Trainer(tmp_path / "net.onnx", **options) as trainer:
+        trainer.fit(data)
+        trained = trainer.session.evaluate(data).outputs["y"]
+        (path, _), (adapter, _) = trainer.save_adapter(tmp_path / "net.lora.onnx")
+
+    before = exactly(str(tmp_path / "net.onnx"), {"x": X})
+    np.testing.assert_array_equal(exactly(str(path), {"x": X}), before)
+    np.testing.assert_allclose(exactly(str(path), {"x": X}, adapter), trained, rtol=1e-4, atol=1e-4)
+    assert np.abs(trained - before).max() > 1e-2
