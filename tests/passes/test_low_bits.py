@@ -84,6 +84,7 @@ def decoded(model, name):
     return found[:, : given["K"]].T
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("opset", [18, 21])
 def test_gradients_are_those_of_decoded_weights_in_float64(quantised, opset, bits):
@@ -248,6 +249,7 @@ def by_block(kind, *, turned, zero=True, size=16, bias=False):
     return model, exact
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("kind", ["int4", "uint4", "int8", "uint8"])
 @pytest.mark.parametrize("more", [{}, {"zero": False, "size": 40}, {"bias": True, "size": 12}])
@@ -271,6 +273,7 @@ def test_a_scale_that_is_asked_for_has_its_gradient():
     assert gt.run(graph, {"x": X}).gradients["s"].shape == (3, 6)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["int4", "uint8"])
 @pytest.mark.parametrize("turned", [False, True])
 def test_adapters_beside_a_matrix_decoded_by_block_run_in_onnxruntime(kind, turned, tmp_path):
