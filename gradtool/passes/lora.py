@@ -13,7 +13,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -22,23 +21,12 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.attributes import arguments
-from gradtool.graph.composites import DOMAIN
-from gradtool.graph.families import CONTRIB
 from gradtool.graph.lora import Adapter
-from gradtool.graph.predicates import is_float
 from gradtool.graph.training_info import record
-from gradtool.graph.typed import as_tensor, ints
 from gradtool.io.zeros import Zeros
-from gradtool.passes.fuse_low_bits import CODES
-from gradtool.passes.parameters import Role, Roles
-from gradtool.passes.selection import nothing_meant
+from gradtool.passes._adapted_weights import Use, flips, kind_of, stored_as, targets, uses_of
+from gradtool.passes.parameters import Roles
 from gradtool.passes.training_forms import stand_in
-from gradtool.text.words import some, suggest
-
-MATRIX = 2  # axes
-TURNED = {(DOMAIN, "QuantizedMatMul"): "turned", (CONTRIB, "MatMulBnb4"): "transB",
-          (CONTRIB, "MatMulNBits"): ""}  # fmt: skip
-"""Products with a matrix of few bits, input 1, and the attribute that says it is transposed."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +67,9 @@ def attach(op: Builder, asked: Lora, roles: Roles) -> Attached:
     """
     moved: dict[ir.Value, ir.Value] = {}
     adapters = []
-    for weight, uses in _targets(op.model, asked.targets, roles).items():
+    for weight, uses in targets(op.model, asked.targets, roles).items():
         adapter = _adapter(weight, uses, asked)
-        a, b = _drawn(op, _kind(weight, uses), adapter, asked)
+        a, b = _drawn(op, kind_of(weight, uses), adapter, asked)
         adapters.append(replace(adapter, a=a.name or "", b=b.name or ""))
         for use in uses:
             result, total = _stand_beside(op, adapter, use, a, b)
@@ -101,164 +89,17 @@ def attach_zeros(model: ir.Model, adapters: Sequence[Adapter], shapes: Mapping[s
     op = Builder(model, stage="forward")
     for adapter in adapters:
         weight = model.graph.initializers.get(adapter.weight)
-        uses = None if weight is None else _uses(weight)
+        uses = None if weight is None else uses_of(weight)
         if weight is None or not isinstance(uses, list):
             why = "is no tensor of its own there" if uses is None else uses
             raise UsageError(f"no adapter beside {adapter.weight!r} in the file itself: it {why}")
-        dtype = _kind(weight, uses)[0]
+        dtype = kind_of(weight, uses)[0]
         a, b = (_register(op, Zeros(dtype, tuple(shapes[name]), name)) for name in adapter.names)
         model.graph.inputs.extend((a, b))
         unknown = ir.Value(type=ir.TensorType(dtype))
         for use in uses:
             _stand_beside(op, adapter, use, a, b, like=unknown)
     model.ir_version = max(model.ir_version, 4)  # before, initializers cannot be overridden
-
-
-# ------------------------------------------------------------------------------------- weights
-
-
-@dataclass(frozen=True)
-class Use:
-    """A product that reads a weight in a slot, `flipped` if both its axes are exchanged by then."""
-
-    node: ir.Node
-    slot: int
-    flipped: bool
-
-
-def _targets(model: ir.Model, patterns: Sequence[str], roles: Roles) -> dict[ir.Value, list[Use]]:
-    """The weights for adapters, and their uses."""
-    able: dict[str, tuple[ir.Value, list[Use]]] = {}
-    closed: dict[str, tuple[ir.Value, list[Use]]] = {}
-    unable: dict[str, str] = {}
-    for value in model.graph.initializers.values():
-        role = roles.get(value, Role.PARAMETER)
-        coded = not is_float(value) and isinstance(_uses(value, coded=True), list)
-        name = _stored(value)[0]
-        uses = _uses(value, coded=coded) if role.is_named or coded else f"is {role.said(value)}"
-        if isinstance(uses, str):
-            unable[name] = uses
-        else:
-            (able if role.is_open or coded else closed)[name] = value, uses
-    chosen: dict[str, None] = {}
-    named = able | closed
-    nodes = {_called(use.node): name for name in able for use in able[name][1]}
-    for pattern in patterns or ("*",):
-        exact = pattern in named or pattern in unable
-        found = [pattern] if pattern in named else []
-        found = found or [n for n in able if not exact and fnmatchcase(n, pattern)]
-        found = found or [nodes[n] for n in nodes if not exact and fnmatchcase(n, pattern)]
-        if not found:
-            raise UsageError(_none(pattern if patterns else "", able, closed, unable, roles))
-        chosen |= dict.fromkeys(found)
-    return {named[name][0]: named[name][1] for name in named if name in chosen}
-
-
-def _none(
-    pattern: str, able: Mapping[str, Any], closed: Mapping[str, tuple[ir.Value, Any]],
-    unable: Mapping[str, str], roles: Roles,
-) -> str:  # fmt: skip
-    """Why a pattern chooses no weight; the empty one stands for all."""
-    flag = f"--lora-target {pattern}" if pattern else "--lora"
-    if pattern in unable:
-        return f"{flag}: no adapter beside it: it {unable[pattern]}"
-    matched = [value for name, (value, _) in closed.items() if fnmatchcase(name, pattern or "*")]
-    if matched:
-        return f"{flag}: {nothing_meant(matched, roles)}"
-    hint = suggest(pattern, able) or f"; there are {some(able, 5) or 'none'}"
-    held = [
-        f"{n} ({why.partition(':')[0]})"
-        for n, why in unable.items()
-        if pattern and fnmatchcase(n, pattern)
-    ]
-    if held:
-        return f"{flag}: no adapter beside any of what it matches: {some(held, 5)}"
-    return f"{flag}: no such weight of a MatMul, Gemm or Conv{hint}"
-
-
-def _uses(weight: ir.Value, *, coded: bool | None = None) -> list[Use] | str:
-    """The products that read a weight, all fit for a branch; else the reason why not.
-
-    Of one of few bits (`coded`; None: of integers) others may read the codes, which stay; a
-    DequantizeLinear makes numbers of them.
-    """
-    coded = not is_float(weight) if coded is None else coded
-    found: list[Use] = []
-    waiting = [(weight, False, not coded)]
-    rank = len(weight.shape or ())
-    while waiting:
-        value, flipped, real = waiting.pop(0)
-        if value.is_graph_output() and not coded:
-            return "is an output"
-        for use in value.uses():
-            node, slot = use.node, use.idx
-            if node.op_type == "Identity" or (node.op_type == "Reshape" and not real):
-                waiting.append((node.outputs[0], flipped, real))
-            elif node.op_type == "DequantizeLinear" and not real and slot == 0:
-                waiting.append((node.outputs[0], flipped, True))
-            elif node.op_type == "Transpose" and rank == MATRIX and real:
-                perm = node.attributes.get_ints("perm", (1, 0))
-                waiting.append((node.outputs[0], flipped != (tuple(perm) == (1, 0)), real))
-            elif _is_product(node, slot, rank) if real else _is_coded(node, slot):
-                found.append(Use(node, slot, flipped != _flips(node, slot)))
-            elif not coded:
-                return f"is read by {node.op_type} {node.name or ''}".rstrip()
-    nodes = [use.node for use in found]
-    if len(set(nodes)) < len(nodes):
-        return "is multiplied by itself"
-    return found or "is not read"
-
-
-def _is_product(node: ir.Node, slot: int, rank: int) -> bool:
-    if node.domain not in ("", "ai.onnx"):
-        return False
-    if node.op_type in ("MatMul", "Gemm"):
-        return rank == MATRIX and slot in (0, 1)
-    return node.op_type == "Conv" and rank > MATRIX and slot == 1
-
-
-def _is_coded(node: ir.Node, slot: int) -> bool:
-    return (node.domain, node.op_type) in TURNED and slot == 1
-
-
-def _flips(node: ir.Node, slot: int) -> bool:
-    """Whether a product exchanges the axes of its operand."""
-    if _is_coded(node, slot):
-        turned = bool(node.attributes.get_int(TURNED[node.domain, node.op_type], 1))
-        return turned != _stored(node.inputs[1])[1]
-    return node.op_type == "Gemm" and bool(node.attributes.get_int(("transA", "transB")[slot], 0))
-
-
-def _stored(weight: ir.Value | None) -> tuple[str, bool]:
-    """The name of a weight in the file, and whether codes packed anew lie as [in, out] there."""
-    assert weight is not None  # noqa: S101 - it is read
-    found: tuple[str, bool] = weight.meta.get(CODES, (weight.name or "", False))
-    return found
-
-
-def _called(node: ir.Node) -> str:
-    """The name that a product has in its file."""
-    name = node.name or ""
-    return name.rpartition("/")[0] if node.domain == DOMAIN else name
-
-
-def _kind(weight: ir.Value, uses: Sequence[Use]) -> tuple[ir.DataType, tuple[int, ...]]:
-    """Type and sizes of the numbers of a weight; of few bits they are its scale's and `[N, K]`."""
-    node, scale = uses[0].node, None
-    coded = _is_coded(node, uses[0].slot)
-    if coded:
-        scale = node.inputs[2]
-    elif not is_float(weight):
-        readers = (use.node for use in weight.uses())
-        scale = next(n.inputs[1] for n in readers if n.op_type == "DequantizeLinear")
-    dtype = weight.dtype if scale is None else scale.dtype
-    assert weight.shape is not None and dtype is not None  # noqa: PT018, S101 - it has both
-    if not coded:
-        return dtype, tuple(weight.shape.numpy())
-    codes, given = as_tensor(node.inputs[1]), node.attributes
-    rows = given.get_int("N", 0) or ints(codes.shape)[0]
-    columns = given.get_int("K", 0) or given.get_int("size", 0)
-    return dtype, (columns, rows) if _stored(weight)[1] else (rows, columns)
 
 
 # ------------------------------------------------------------------------------------ adapters
@@ -269,7 +110,7 @@ def _adapter(weight: ir.Value, uses: Sequence[Use], asked: Lora) -> Adapter:
     first = uses[0]
     groups = first.node.attributes.get_int("group", 1) if first.node.op_type == "Conv" else 1
     flipped = first.node.op_type == "Conv" or first.flipped != (first.slot == 0)
-    name = _stored(weight)[0]
+    name = stored_as(weight)[0]
     return Adapter(name, "", "", asked.scale, flipped, groups)
 
 
@@ -386,7 +227,7 @@ def _other(emit: _Emit, use: Use) -> Any:
     """The operand multiplied with the weight, in its layout there."""
     slot = 1 - use.slot
     x = use.node.inputs[slot]
-    return emit("Transpose", x, perm=[1, 0]) if _flips(use.node, slot) else x
+    return emit("Transpose", x, perm=[1, 0]) if flips(use.node, slot) else x
 
 
 def _pair(emit: _Emit, adapter: Adapter, use: Use, a: ir.Value, b: ir.Value) -> tuple[Any, Any]:

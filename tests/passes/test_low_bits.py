@@ -234,9 +234,9 @@ def by_block(kind, *, turned, zero=True, size=16, bias=False):
     held = {"q": q, "s": s, **({"z": z} if zero else {})}
     if turned:
         held = {name: np.ascontiguousarray(value.T) for name, value in held.items()}
-    product = "y = MatMul (x, w)"
+    product = "[product] y = MatMul (x, w)"
     if turned:
-        product = "t = Transpose <perm = [1, 0]> (w) y = MatMul (x, t)"
+        product = "t = Transpose <perm = [1, 0]> (w) [product] y = MatMul (x, t)"
     if bias:
         held["b"] = np.arange(6, dtype=np.float32)
         product = f"y = Gemm <transB = {int(turned)}, beta = 2.0> (x, w, b)"
@@ -264,6 +264,15 @@ def test_a_matrix_decoded_by_block_is_held_by_no_plan(kind, turned, more):
         found = gt.run(graph, {"x": X}, **how)
         np.testing.assert_allclose(found.outputs["y"], y, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(found.gradients["x"], [exact.sum(1)] * 16, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["q", "product", "prod*"])
+def test_a_target_is_the_name_of_codes_or_of_the_product_behind_them(target):
+    model, _ = by_block("uint4", turned=False)
+    training = gt.grad(gt.load(model), loss="mse:y", lora=2, lora_target=[target])
+
+    assert [each.weight for each in TrainingInfo.of(training.model).lora] == ["q"]
+    assert training.model.graph.initializers["q.lora_A"].shape.numpy() == (INPUTS, 2)
 
 
 def test_a_scale_that_is_asked_for_has_its_gradient():
