@@ -19,6 +19,7 @@ from gradtool.operators.low_bits import BITS, TABLES, middle
 from gradtool.ops.quantize.body_low_bits import dequantized, unpacked
 from gradtool.passes._contrib_attention import refused
 from gradtool.passes._contrib_dense import inputs_of
+from gradtool.passes.fuse_low_bits import is_absent
 from gradtool.passes.parameters import SCALE
 
 BYTE, FOUR = ir.DataType.UINT8, (ir.DataType.INT4, ir.DataType.UINT4)
@@ -68,8 +69,10 @@ def matmul_nbits(op: Any, node: Any) -> Sequence[Any]:
 def _groups(op: Any, node: Any, groups: Any, k: int, blocks: int) -> Any:
     """The block of each column, read so far that a wrong number is refused."""
     groups = _shaped(op, node, groups, [k], "g_idx")
-    known = ir.convenience.get_const_tensor(groups)
-    if known is not None and not ((known.numpy() >= 0) & (known.numpy() < blocks)).all():
+    if is_absent(groups):
+        return groups
+    known = io.array(groups.const_value)
+    if not ((known >= 0) & (known < blocks)).all():
         raise refused(node, f"g_idx {groups.name!r} with numbers beyond {blocks} blocks")
     return groups
 

@@ -85,7 +85,7 @@ def _matrix(node: ir.Node, trained: Collection[str]) -> _Matrix | None:
 def _constants(node: ir.Node, trained: Collection[str], *, by_column: bool) -> _Matrix | None:
     """The constants of a DequantizeLinear, if they are of few bits, and not trained."""
     held = [v for v in node.inputs if v is not None]
-    if any(v.const_value is None or v.is_graph_input() or v.name in trained for v in held):
+    if any(is_absent(v) or v.is_graph_input() or v.name in trained for v in held):
         return None
     codes, scale, *rest = map(as_tensor, held)
     given = node.attributes
@@ -97,6 +97,11 @@ def _constants(node: ir.Node, trained: Collection[str], *, by_column: bool) -> _
     if given.get_int("axis", 1) % 2 != (0 if by_column else 1):
         return None
     return _Matrix(codes, scale, rest[0] if rest else None, size, by_column)
+
+
+def is_absent(value: ir.Value) -> bool:
+    """Whether the numbers of a constant are not there: it is none, or its file is gone."""
+    return value.const_value is None or bool(getattr(value.const_value, "absent", False))
 
 
 def _operands(op: Builder, matrix: _Matrix) -> list[Any]:
