@@ -12,6 +12,7 @@ from gradtool.graph.specs import Spec
 from gradtool.operators.low_bits import middle, shifts, table
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.sums import accumulator
+from gradtool.ops.shared.take import take
 from gradtool.ops.shared.types import Array, Arrays, DType, Specs
 
 BLOCK = 1 << 17  # numbers decoded at a time, at least a block of a row
@@ -73,7 +74,7 @@ class _Coded:
             places = places[:count].reshape(shape)
             xp.copyto(places, codes)
             known[:] = xp.asarray(table(self.values, known.dtype))
-            xp.take(known, places, out=wide, mode="clip")
+            take(xp, known, places, out=wide)
             wide *= self.scale[rows, blocks, None]
             return wide.reshape(shape[0], -1)
         xp.copyto(wide, codes)
@@ -85,6 +86,7 @@ class _Coded:
         chosen = _columns(wide.reshape(shape[0], -1), self.size - first)
         places, picked, *_ = work
         xp.copyto(places, self.groups)
+        xp.clip(places, 0, self.codes.shape[1] - 1, out=places)
         places = places[first : first + chosen.shape[1]]
         if zero is None:
             chosen -= middle(self.bits)
@@ -97,7 +99,7 @@ class _Coded:
 
 def _picked(xp: Any, by_block: Array, places: Array, to: Array, shape: tuple[int, ...]) -> Array:
     to = to[: math.prod(shape)].reshape(shape)
-    xp.take(by_block, places, axis=1, out=to, mode="clip")
+    take(xp, by_block, places, axis=1, out=to)
     return to
 
 
