@@ -181,7 +181,11 @@ def _update(
 
 def _require(model: ir.Model, name: str, gradients: Mapping[ir.Value, ir.Value]) -> None:
     if not gradients:
-        raise UsageError(f"--optimizer {name}: no parameter among the values to differentiate by")
+        coded = any(node.op_type == "QuantizedMatMul" for node in model.graph)
+        hint = "; --lora RANK trains adapters beside weights of few bits" if coded else ""
+        raise UsageError(
+            f"--optimizer {name}: no parameter among the values to differentiate by{hint}"
+        )
     known = TrainingInfo.of(model).state
     updated = [v.name or "" for v in gradients if v.name in known]
     if updated:

@@ -150,6 +150,11 @@ def test_what_is_not_supported_is_refused_by_name(given, said):
     assert said in str(error.value)
 
 
+def test_an_optimizer_without_a_parameter_is_told_of_adapters(quantised):
+    with pytest.raises(UsageError, match="no parameter.*--lora RANK"):
+        gt.grad(gt.load(quantised()), loss="mse:y", optimizer="sgd")
+
+
 def test_scales_have_no_gradient(quantised):
     with pytest.raises(NotDifferentiable, match="frozen"):
         gt.grad(gt.load(quantised()), loss="sum:y", wrt=["w1_scales"])
