@@ -27,6 +27,7 @@ BITS = {
 }  # fmt: skip
 SIGNED = (ir.DataType.INT2, ir.DataType.INT4, ir.DataType.INT8)
 PRODUCTS = ("Gemm", "MatMul")
+ROWS = 256  # that are packed at a time
 CODES = "gradtool.codes"  # in the meta of packed codes: the name in the file, and `by_column`
 Array = np.ndarray[Any, Any]
 
@@ -152,29 +153,32 @@ def _rows(matrix: _Matrix, value: ir.Value) -> Array:
     return found.T if matrix.by_column else found
 
 
-def _unsigned(matrix: _Matrix, value: ir.Value) -> Array:
-    """Codes by row, signed ones moved by half their range."""
-    moved = middle(matrix.bits) if value.dtype in SIGNED else 0
-    return (_rows(matrix, value).astype(np.int16) + moved).astype(np.uint8)
-
-
 def _packed(matrix: _Matrix) -> Array:
-    codes = _unsigned(matrix, matrix.codes)
-    return _in_bytes(codes, -codes.shape[1] % matrix.size, matrix.bits)
+    codes = _rows(matrix, matrix.codes)
+    return _in_bytes(codes, codes.shape[1] + -codes.shape[1] % matrix.size, matrix)
 
 
 def _packed_zeros(matrix: _Matrix, shape: tuple[int, int]) -> Array:
-    zero = matrix.zero
-    found = np.zeros(shape, np.uint8) if zero is None else _unsigned(matrix, zero)
-    return _in_bytes(found, -found.shape[1] % (8 // matrix.bits), matrix.bits)
+    if matrix.zero is None:
+        return np.zeros((shape[0], -(-shape[1] * matrix.bits // 8)), np.uint8)
+    codes, each = _rows(matrix, matrix.zero), 8 // matrix.bits
+    return _in_bytes(codes, codes.shape[1] + -codes.shape[1] % each, matrix)
 
 
-def _in_bytes(codes: Array, lacking: int, bits: int) -> Array:
-    """Codes packed along rows, after as many zeros as are lacking."""
-    apart = np.pad(codes, ((0, 0), (0, lacking))).reshape(len(codes), -1, 8 // bits)
-    places = np.arange(0, 8, bits, dtype=np.uint8)
-    found: Array = np.bitwise_or.reduce(apart << places, axis=2, dtype=np.uint8)
-    return found
+def _in_bytes(codes: Array, width: int, matrix: _Matrix) -> Array:
+    """Codes packed in rows of `width`, a few at a time; signed ones moved by half their range."""
+    bits, signed = matrix.bits, matrix.codes.dtype in SIGNED
+    packed = np.empty((len(codes), width * bits // 8), np.uint8)
+    for first in range(0, len(codes), ROWS):
+        part = codes[first : first + ROWS]
+        whole = np.zeros((len(part), width), np.uint8)
+        moved = part.astype(np.int16) + (middle(bits) if signed else 0)
+        whole[:, : part.shape[1]] = moved.astype(np.uint8)
+        to = packed[first : first + ROWS]
+        to.fill(0)
+        for at in range(8 // bits):
+            to |= whole[:, at :: 8 // bits] << np.uint8(at * bits)
+    return packed
 
 
 def _product(op: Builder, node: ir.Node, matrix: _Matrix, held: list[Any]) -> Any:

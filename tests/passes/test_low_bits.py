@@ -151,7 +151,7 @@ def test_what_is_not_supported_is_refused_by_name(given, said):
 
 
 def test_an_optimizer_without_a_parameter_is_told_of_adapters(quantised):
-    with pytest.raises(UsageError, match="no parameter.*--lora RANK"):
+    with pytest.raises(UsageError, match=r"no parameter.*--lora RANK"):
         gt.grad(gt.load(quantised()), loss="mse:y", optimizer="sgd")
 
 
