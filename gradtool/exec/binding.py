@@ -67,7 +67,7 @@ class Binding(Tenant):
         shared: Collection[str] = (),
         parts: Parts = NO_PARTS,
     ) -> None:
-        super().__init__(plan, parameters, shared, parts)
+        super().__init__(plan, parameters, shared, parts, keys=store.keys)
         self.inlets = list(inlets)
         self._store = store
         self._outlets: Outlets | None = None

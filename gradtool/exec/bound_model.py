@@ -145,4 +145,4 @@ class Resident:
                 f"{SOURCE}: {name!r} has shape {list(array.shape)}, the model takes "
                 f"{list(target.shape)}"
             )
-        self._store.device.from_host(target, array)
+        self._store.set(name, array)

@@ -201,7 +201,8 @@ def with_values(model: ir.Model, arrays: Arrays) -> ir.Model:
     """
     if not arrays:
         return model
-    model = model.clone()
+    meta, model = model.meta, model.clone()
+    model.meta.update(meta)
     state = TrainingInfo.of(model).state
     again = False
     for name, array in arrays.items():
@@ -210,7 +211,7 @@ def with_values(model: ir.Model, arrays: Arrays) -> ir.Model:
         sizes = list(old.shape) if old is not None else list(value.shape or ())
         if list(array.shape) != sizes:
             raise UsageError(f"{name!r} has shape {list(array.shape)}, the model takes {sizes}")
-        if name not in state and _decides(value, model):
+        if name not in state and decides(value, model):
             if any(map(is_backward, model.graph)) and not _holds(old, array):
                 raise UsageError(
                     f"{name!r} decides sizes or axes, and this graph was made for the value that "
@@ -227,7 +228,7 @@ def _holds(tensor: Any, array: np.ndarray[Any, Any]) -> bool:
     return tensor is not None and io.array(tensor).tobytes() == as_numpy(array).tobytes()
 
 
-def _decides(value: ir.Value, model: ir.Model) -> bool:
+def decides(value: ir.Value, model: ir.Model) -> bool:
     """Whether sizes, axes or choices follow from a value: then a graph is made for it."""
     flag = value.dtype == ir.DataType.BOOL and not len(value.shape or ())
     return flag or any(_is_read_early(use.node, use.idx, model) for use in value.uses())

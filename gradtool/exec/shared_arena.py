@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from gradtool.errors import DeviceError
+from gradtool.exec.array_interop import as_numpy
 from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import Parameters
@@ -21,13 +26,16 @@ from gradtool.planning.shared_layout import (
     size,
 )
 
+Keys = Mapping[str, str]  # by name, the name in the arena where that differs
+NO_KEYS: Keys = MappingProxyType({})
+
 
 @dataclass(eq=False)
 class Tenant:
     """A plan that runs in a shared arena; bound while its executor is there.
 
-    Of its parameters and its state, `shared` are the ones called the same by other tenants, and
-    `parts` lie inside of values brought by others before.
+    Of its parameters and its state, `shared` are the ones called the same by other tenants, but
+    for the `keys` of some, and `parts` lie inside of values brought by others before.
     """
 
     plan: Plan
@@ -35,32 +43,89 @@ class Tenant:
     shared: Collection[str] = ()
     parts: Parts = field(default_factory=dict)
     executor: Executor | None = None
+    keys: Keys = field(default_factory=dict)
 
     def release(self) -> None:
         """Let go of the arena."""
         self.executor = None
 
 
+@dataclass(eq=False)
+class _Arena:
+    """The memory of some stores, what lies in it by key, and all keys that they may ask for.
+
+    What is `given` waits for its place.
+    """
+
+    layout: Layout = field(default_factory=dict)
+    memory: Any = None
+    specs: dict[str, Spec] = field(default_factory=dict)
+    bound: list[Tenant] = field(default_factory=list)
+    expected: list[Tenant] = field(default_factory=list)
+    filled: frozenset[str] = frozenset()
+    given: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    last: Tenant | None = None
+    stores: int = 0
+
+
 class Store:
     """An arena that grows to the largest of the plans bound in it.
 
     The parameters and the state that plans share lie at its start, whatever plan runs; everything
-    else of a plan is overwritten when another one runs.
+    else of a plan is overwritten when another one runs.  Several stores may have one arena: what
+    only one of them has by a name that another has as well has a key of its own.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, names: Iterable[str] = ()) -> None:
+        """An arena of its own for parameters and state of these names."""
         self.device = device
-        self.layout: Layout = {}
-        self.arena: Any = None
-        self._specs: dict[str, Spec] = {}
-        self._bound: list[Tenant] = []
-        self._expected: list[Tenant] = []
-        self._filled: frozenset[str] = frozenset()
-        self.last: Tenant | None = None
+        self.keys: Keys = NO_KEYS
+        self._arena = _Arena(stores=1, names=set(names))
+
+    def beside(self, names: Iterable[str], first: Mapping[str, Parameters]) -> Store:
+        """A store of the same arena, for parameters and state of these names.
+
+        Those of `first` are the same in both; until a plan brings them they are what this has.
+        """
+        made = Store(self.device)
+        made._arena = arena = self._arena
+        made.keys = keys = {name: self.key(name) for name in first if self.key(name) != name}
+        for name in names:
+            number, key = 2, name
+            while name not in first and key in arena.names:
+                number, key = number + 1, f"{name} ({number})"
+            if key != name:
+                keys[name] = key
+        for name, data in first.items():
+            if self.key(name) not in arena.filled:
+                arena.given.setdefault(self.key(name), partial(data, name))
+        arena.names.update(map(made.key, names))
+        arena.stores += 1
+        return made
+
+    @property
+    def layout(self) -> Layout:
+        """What is shared, by key."""
+        return self._arena.layout
+
+    @property
+    def arena(self) -> Any:
+        """The memory; None before a plan is bound."""
+        return self._arena.memory
+
+    @property
+    def last(self) -> Tenant | None:
+        """The tenant entered last."""
+        return self._arena.last
+
+    def key(self, name: str) -> str:
+        """The key of a parameter or state."""
+        return self.keys.get(name, name)
 
     def expect(self, tenant: Tenant) -> None:
         """Make room for a tenant when another one is bound: the arena then stays where it is."""
-        self._expected.append(tenant)
+        self._arena.expected.append(tenant)
 
     def enter(self, tenant: Tenant) -> Executor:
         """The executor of a tenant, ready to be fed."""
@@ -68,92 +133,141 @@ class Store:
             self._bind(tenant)
         elif self.last is not tenant:
             tenant.executor.load(self._held(tenant))
-        self.last = tenant
+        self._arena.last = tenant
         assert tenant.executor is not None  # noqa: S101 - bound just now
         return tenant.executor
 
     def leave(self, tenant: Tenant) -> None:
         """Let go of a tenant; its place stays for others."""
         tenant.executor = None
-        self._bound = [each for each in self._bound if each is not tenant]
+        arena = self._arena
+        arena.bound = [each for each in arena.bound if each is not tenant]
+        arena.expected = [each for each in arena.expected if each is not tenant]
+
+    def holds(self, name: str) -> bool:
+        """Whether a parameter or state has its place."""
+        return self.key(name) in self._arena.layout
 
     def value(self, name: str) -> Any:
-        """The parameter or state of a name, where it lies; None if no plan has read it yet."""
-        if name not in self._filled:
-            return None
-        spec, offset = self._specs[name], self.layout[name].offset
-        return self.device.view(self.arena, offset, spec.shape, spec.dtype, contiguous(spec))
+        """The parameter or state of a name, where it lies or waits; None if no plan has read it."""
+        arena, key = self._arena, self.key(name)
+        if key not in arena.filled:
+            given = arena.given.get(key)
+            return None if given is None else given()
+        spec, offset = arena.specs[key], arena.layout[key].offset
+        return self.device.view(arena.memory, offset, spec.shape, spec.dtype, contiguous(spec))
+
+    def set(self, name: str, array: Any) -> None:
+        """Write over a parameter or state of the same shape; before a plan reads it, it waits."""
+        if self.key(name) in self._arena.filled:
+            self.device.from_host(self.value(name), array)
+        else:
+            held = np.array(as_numpy(array))
+            self._arena.given[self.key(name)] = lambda: held
 
     def span(self, names: Sequence[str]) -> Any:
         """State of one type, adjacent in the arena, as one flat array without a copy.
 
         There may be a few bytes between the values.
         """
-        first, last = self.layout[names[0]], self.layout[names[-1]]
-        dtype, width = self._specs[names[0]].dtype, last.offset + last.bytes - first.offset
+        arena = self._arena
+        first, last = (arena.layout[self.key(each)] for each in (names[0], names[-1]))
+        dtype, width = arena.specs[first.name].dtype, last.offset + last.bytes - first.offset
         count = width // dtype.itemsize
-        return self.device.view(self.arena, first.offset, (count,), dtype, (dtype.itemsize,))
+        return self.device.view(arena.memory, first.offset, (count,), dtype, (dtype.itemsize,))
 
-    def clear(self) -> None:
-        """Let go of everything."""
-        for tenant in self._bound:
-            tenant.executor = None
-        self.layout, self.arena, self._bound, self.last = {}, None, [], None
-        self._expected, self._filled = [], frozenset()
+    def close(self) -> None:
+        """Let go of everything, once no other store has the same arena."""
+        arena = self._arena
+        arena.stores -= 1
+        if not arena.stores:
+            for tenant in arena.bound:
+                tenant.executor = None
+            arena.layout, arena.memory, arena.bound, arena.last = {}, None, [], None
+            arena.expected, arena.filled, arena.given = [], frozenset(), {}
 
     def _bind(self, tenant: Tenant) -> None:
-        layout = extended(self.layout, tenant.plan, _own(tenant))
+        arena, layout = self._arena, self.layout
+        layout = extended(layout, _keyed(tenant), _own(tenant))
         coming, later = [tenant], []
-        for each in self._expected:
+        for each in arena.expected:
             if each is tenant:
                 continue
-            if any(whole not in layout for whole, _ in each.parts.values()):
+            if any(whole not in layout for whole, _ in _parts(each).values()):
                 later.append(each)
                 continue
-            layout = extended(layout, each.plan, _own(each))
+            layout = extended(layout, _keyed(each), _own(each))
             coming.append(each)
-        self._expected = later
-        plans = [laid_over(each.plan, layout, _own(each), each.parts) for each in coming]
+        arena.expected = later
+        plans = [laid_over(_keyed(each), layout, _own(each), _parts(each)) for each in coming]
         plan, peak = plans[0], max(each.peak for each in plans)
-        grown = len(layout) > len(self.layout)
-        if self.arena is None or peak > self.arena.size or grown:
+        grown = len(layout) > len(arena.layout)
+        if arena.memory is None or peak > arena.memory.size or grown:
             self._move(peak)
         executor = Executor(
-            plan, self.device, tenant.parameters, arena=self.arena, held=self._held(tenant)
+            plan, self.device, self._first(tenant), arena=arena.memory, held=self._held(tenant)
         )
-        values = plan.program.values
-        new = _own(tenant).intersection(b.name for b in tenant.plan.buffers if b.region in SHARED)
-        self._specs |= {v.name: v.spec for v in values if v.name in new and v.spec is not None}
-        self._filled |= new
-        tenant.executor, self.layout = executor, layout
-        self._bound.append(tenant)
+        own = _keyed(tenant).buffers
+        new = _own(tenant).intersection(b.name for b in own if b.region in SHARED)
+        specs = ((tenant.keys.get(v.name, v.name), v.spec) for v in plan.program.values)
+        arena.specs |= {key: spec for key, spec in specs if key in new and spec is not None}
+        arena.filled |= new
+        arena.given = {key: a for key, a in arena.given.items() if key not in arena.filled}
+        tenant.executor, arena.layout = executor, layout
+        arena.bound.append(tenant)
+
+    def _first(self, tenant: Tenant) -> Parameters:
+        """The data that a tenant begins with: what waits for its place, else the model's."""
+
+        def look_up(name: str) -> np.ndarray[Any, Any]:
+            found = self._arena.given.get(tenant.keys.get(name, name))
+            return tenant.parameters(name) if found is None else found()
+
+        return look_up
 
     def _held(self, tenant: Tenant) -> frozenset[str]:
         """Names of a tenant's values already in the arena."""
-        return frozenset(tenant.shared).intersection(self._filled).union(tenant.parts)
+        own = (n for n in tenant.shared if tenant.keys.get(n, n) in self._arena.filled)
+        return frozenset(own).union(tenant.parts)
 
     def _move(self, peak: int) -> None:
         """Grow the arena and copy its shared start; bound tenants are bound anew."""
-        for tenant in self._bound:
+        arena = self._arena
+        for tenant in arena.bound:
             tenant.release()
-        self._bound, self.last = [], None
-        if self.arena is None:
-            self.arena = self.device.empty(peak)
+        arena.bound, arena.last = [], None
+        if arena.memory is None:
+            arena.memory = self.device.empty(peak)
             return
-        before, held = self.arena.size, size(self.layout)
+        before, held = arena.memory.size, size(arena.layout)
         if peak <= before:
             return
-        kept = self.arena[:held].copy()
-        self.arena = None  # before there is another one
+        kept = arena.memory[:held].copy()
+        arena.memory = None  # before there is another one
         try:
-            self.arena = self.device.empty(peak)
+            arena.memory = self.device.empty(peak)
         except DeviceError:
-            self.arena = self.device.empty(before)
+            arena.memory = self.device.empty(before)
             raise
         finally:
-            self.arena[:held] = kept
+            arena.memory[:held] = kept
 
 
 def _own(tenant: Tenant) -> frozenset[str]:
-    """Names shared by a tenant, its parts of other values aside."""
-    return frozenset(tenant.shared).difference(tenant.parts)
+    """Keys of what a tenant shares, its parts of other values aside."""
+    return frozenset(
+        tenant.keys.get(n, n) for n in frozenset(tenant.shared).difference(tenant.parts)
+    )
+
+
+def _parts(tenant: Tenant) -> Parts:
+    """The parts of a tenant, by the keys of their wholes."""
+    return {n: (tenant.keys.get(of, of), start) for n, (of, start) in tenant.parts.items()}
+
+
+def _keyed(tenant: Tenant) -> Plan:
+    """The plan of a tenant, whose buffers have keys for names."""
+    if not tenant.keys:
+        return tenant.plan
+    buffers = (replace(b, name=tenant.keys.get(b.name, b.name)) for b in tenant.plan.buffers)
+    return replace(tenant.plan, buffers=tuple(buffers))

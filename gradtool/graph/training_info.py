@@ -134,6 +134,7 @@ class TrainingInfo:
     heads: tuple[str, ...] | None = _fact(_listed)
     lower: tuple[Lower, ...] = _fact(_lower, ())
     lora: tuple[Adapter, ...] = _fact(read_adapters, ())
+    frozen: tuple[str, ...] = _fact(_listed, ())
     locations: Mapping[str, Location] = _fact(read_locations, ABSENT)
     averages: Names = _fact(_names, ABSENT)
     scale: str | None = _fact(None)
@@ -191,8 +192,11 @@ class TrainingInfo:
 
     @property
     def changing(self) -> frozenset[str]:
-        """The values that change from step to step: parameters, state, rows of sums."""
-        return frozenset((*self.gradients, *self.state, *self.rows.values()))
+        """The values that may change between steps: parameters, state, rows of sums.
+
+        Frozen parameters of one element, which are no constants, are among them.
+        """
+        return frozenset((*self.gradients, *self.state, *self.rows.values(), *self.frozen))
 
     @property
     def of_next(self) -> dict[str, str]:

@@ -100,6 +100,12 @@ def among(roles: Roles, *wanted: Role) -> list[ir.Value]:
     return [value for value, found in roles.items() if found in wanted]
 
 
+def scalars(roles: Roles, trained: Iterable[ir.Value]) -> list[ir.Value]:
+    """Frozen parameters and statistics of one element, of which others would be constants."""
+    kept, trained = among(roles, Role.PARAMETER, Role.STATISTIC), set(trained)
+    return [v for v in kept if is_scalar(v) and v not in trained and v.is_initializer()]
+
+
 def untrained(roles: Roles, reaches: Iterable[ir.Value]) -> list[str]:
     """Warnings about the constants that the loss depends on."""
     there = set(reaches)

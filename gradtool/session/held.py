@@ -28,6 +28,22 @@ class StateAccess:
     _models: Sequence[ir.Model]
     _store: Store
     _is_open: bool
+    _given: dict[str, None]  # names of what was set
+
+    @property
+    def models(self) -> Sequence[ir.Model]:
+        """The graph of a step, and that of its updates where they are apart."""
+        return self._models
+
+    @property
+    def store(self) -> Store:
+        """Where parameters and state lie."""
+        return self._store
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can step."""
+        return self._is_open
 
     @property
     def _model(self) -> ir.Model:
@@ -42,9 +58,9 @@ class StateAccess:
         """The parameters and the state as they are now, by name.
 
         Args:
-            patterns: names or globs; all that is trained, and state, by default.  One that matches
-                none of these is of the tensors that stay as they are: frozen weights, running
-                statistics in inference form.
+            patterns: names or globs; by default all that is trained, state, and what was `set`.
+                One that matches none of these is of the tensors that stay as they are: frozen
+                weights, running statistics in inference form.
             copy: the arrays are copies; False: on the CPU, views of the arena.
 
         Raises:
@@ -52,7 +68,7 @@ class StateAccess:
         """
         self._require_open()
         found = (name for model in self._models for name in _changing(model))
-        names = list(dict.fromkeys(found))
+        names = list(dict.fromkeys((*found, *self._given)))
         if patterns:
             stays = (name for model in self._models for name in model.graph.initializers)
             names = matching(patterns, names, "parameter or state", list(dict.fromkeys(stays)))
@@ -170,7 +186,7 @@ class StateAccess:
             name: held[source] if source in held else self._value(source, copy=False)
             for name, source in pairs
             if not self._is_only_updated(name)
-            and (source in held or source in self._store.layout)
+            and (source in held or self._store.holds(source) or source in self._given)
         }  # fmt: skip
 
     @contextmanager

@@ -10,6 +10,7 @@ from gradtool.exec.binding import PLAN_MEMORY
 from gradtool.operators.kernel_sets import Asked
 from gradtool.planning.shared_layout import Parts
 from gradtool.session.feeding import Batch
+from gradtool.session.held import StateAccess
 from gradtool.workloads.options import keyword
 from gradtool.workloads.rewritten import Graph
 
@@ -32,6 +33,10 @@ class SessionOptions:
     parts: Parts | None = keyword(
         None, "those of parameters and sums in `update`: by name, that of the whole, and bytes "
         "from its start.")  # fmt: skip
+    share: StateAccess | None = keyword(
+        None, "an open session on the same device: parameters and statistics of one name are one "
+        "tensor in both, with the values that they have there; each has its own state of an "
+        "optimizer.")  # fmt: skip
     device: str = keyword("cpu", "`cpu`, `cuda`, `cuda:N` or `auto`.")
     kernels: Asked = keyword(
         "auto", "`numpy`; `native`: the library computes what it can on the CPU; `exact`: without "

@@ -20,7 +20,6 @@ from gradtool.exec.device import open_device
 from gradtool.exec.hooks import Hooks, Shared, put_on
 from gradtool.exec.results import Result
 from gradtool.exec.run import planned_for, require
-from gradtool.exec.shared_arena import Store
 from gradtool.exec.state_ready import Settling, carried
 from gradtool.exec.state_ready import put_on as settle
 from gradtool.exec.watch import Watch
@@ -36,12 +35,14 @@ from gradtool.session.feeding import Batch, counted, scaled
 from gradtool.session.hooking import Hooking
 from gradtool.session.matching import matching
 from gradtool.session.options import SessionOptions
+from gradtool.session.setting import Setting
+from gradtool.session.sharing import store_of
 from gradtool.session.sums import Sums, Updating
 from gradtool.workloads.options import documented
 from gradtool.workloads.rewritten import Graph, model_of
 
 
-class Session(Updating, Hooking):
+class Session(Setting, Updating, Hooking):
     """The steps of a training graph, one after the other, in one arena.
 
     Not for several threads at once.
@@ -71,11 +72,12 @@ class Session(Updating, Hooking):
         updates = None if options.update is None else model_of(options.update)
         self._models = (model_of(graph),) if updates is None else (model_of(graph), updates)
         self._forward = None if options.forward is None else model_of(options.forward)
+        self._given = {}
         self._ahead = options.ahead
         self._limits = options.max_turns, options.max_dynamic
         self._plan_memory = _no_less_than_nothing(options.plan_memory)
         self._shared = frozenset(self._model.graph.initializers)
-        self._store = Store(open_device(options.device))
+        self._store = store_of(self._models, open_device(options.device), options.share)
         self._kernels = require(
             planned_for(self._model, options.kernels, self._store.device.name), self._store.device
         )
@@ -288,12 +290,16 @@ class Session(Updating, Hooking):
 
     def close(self) -> None:
         """Let go of the arena; uncopied results keep it."""
+        if not self._is_open:
+            return
         self._is_open = False
-        self._store.clear()
         self._train.clear()
         if self._sums is not None:
             self._sums.updates.clear()
+        for resident in self._evaluated.values():
+            resident.clear()
         self._evaluated.clear()
+        self._store.close()
 
     def __enter__(self) -> Self:
         return self

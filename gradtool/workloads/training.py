@@ -18,6 +18,7 @@ from gradtool.losses import attach as losses
 from gradtool.ops.driver import differentiate
 from gradtool.passes import train_mode as modes
 from gradtool.passes.narrow_argmax import narrow_places
+from gradtool.passes.parameters import scalars
 from gradtool.passes.second_order import is_training_graph, require_loss
 from gradtool.passes.selection import Selection, cut, select
 from gradtool.passes.trim import trim
@@ -121,24 +122,25 @@ def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
     barred = cut(model.graph, heads.roles, options.no_grad) | forward.stopped | op.stopped
     picked = _pick(op, heads, options, barred)
     wrt, mode = None if heads.adapters else options.wrt, "" if again else options.train_mode
-    frozen = modes.freeze(op, heads.roles, picked, wrt, options.no_grad, mode)
-    warnings = [*forward.said, *heads.said, *frozen]
+    left = modes.freeze(op, heads.roles, picked, wrt, options.no_grad, mode)
+    warnings = [*forward.said, *heads.said, *left]
     state = publish_state(op)
-    op.folding.never(picked.wrt)
-    forget(model.graph, picked.wrt)
+    frozen = [] if again else scalars(heads.roles, picked.wrt)
+    op.folding.never((*picked.wrt, *frozen))
+    forget(model.graph, (*picked.wrt, *frozen))
     if op.masters:
         from gradtool.passes.masters import keep_masters
 
         warnings += keep_masters(op, picked.wrt)
     loss, cotangents = _rewritten(op, options.on_loss, heads.loss, heads.cotangents, picked.wrt)
     if options.fuse_attention and not again:
-        _fuse_attention(op, frozenset((*picked.wrt, *barred, *cotangents)))
+        _fuse_attention(op, frozenset((*picked.wrt, *frozen, *barred, *cotangents)))
     made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=options.accumulate)
     if loss.value is not None and loss.value not in model.graph.outputs:
         model.graph.outputs.append(loss.value)
     names, trained = publish(op, made, options)
     updates, said = _updated(op, options, trained)
-    _record(model, loss, names, state | updates, cotangents)
+    _record(model, loss, names, state | updates, cotangents, frozen)
     _finish(op, options)
     model.meta.update({**meta, INNER: {v.name: dy.name for v, dy in made.inner.items()}})
     later = [stage(node) for node in model.graph if is_backward(node)]
@@ -182,6 +184,7 @@ def _record(
     gradients: dict[str, str],
     state: dict[str, str],
     cotangents: Mapping[ir.Value, ir.Value],
+    frozen: Sequence[ir.Value],
 ) -> None:
     """Write what the graph is now into its metadata."""
     info = TrainingInfo.of(model)
@@ -191,6 +194,7 @@ def _record(
         gradients=gradients,
         state={**info.state, **state} if state else info.state,
         heads=tuple(v.name or "" for v in cotangents.values()),
+        frozen=(*info.frozen, *(v.name or "" for v in frozen)),
     ).write(model)
 
 
