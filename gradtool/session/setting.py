@@ -95,9 +95,9 @@ class Setting(StateAccess):
             own = {n: as_numpy(a) for n, a in constants.items() if n in model.graph.initializers}
             return feeds.with_values(model, own)
 
-        train, forward = having(self._train.model), self._forward
-        self._forward = None if forward is None else having(forward)
-        self._models = (having(self._models[0]), *self._models[1:])
+        train, models = having(self._train.model), (having(self._models[0]), *self._models[1:])
+        self._forward = None if self._forward is None else having(self._forward)
+        self._models = models
         self._train.clear()
         self._train = self._resident(train)
         for resident in self._evaluated.values():

@@ -62,10 +62,11 @@ def shared(model: ir.Model, other: ir.Model) -> Mapping[str, Parameters]:
         if name in moves or here(name).tobytes() == there(name).tobytes():
             kept[name] = there
     if not kept:
-        raise UsageError(
-            f"share: no parameter in common: {some(ours) or 'none'} here, "
-            f"{some(theirs) or 'none'} there"
-        )
+        listed = [
+            some(name for name in names if not is_constant(of, name)) or "none"
+            for names, of in ((ours, model), (theirs, other))
+        ]
+        raise UsageError(f"share: no parameter in common: {listed[0]} here, {listed[1]} there")
     return kept
 
 

@@ -150,16 +150,21 @@ class Graphs:
         return replace(self, model=model)
 
     def require(self, arrays: Mapping[str, object]) -> None:
-        """Hold what a checkpoint has against what is trained.
+        """Hold what a checkpoint has against what is trained; it may have what is frozen as well.
 
         Raises:
             UsageError: it lacks some, or has others.
         """
         wanted = {n for model in self.models for n in TrainingInfo.of(model).state} - self.sums
-        odd = sorted(wanted ^ arrays.keys())
+        odd = sorted((wanted ^ arrays.keys()).difference(self.frozen(arrays)))
         if odd:
             there = "has" if odd[0] in arrays else "lacks"
             raise UsageError(f"the checkpoint {there} {odd[0]!r}: it is of another training")
+
+    def frozen(self, arrays: Mapping[str, object]) -> list[str]:
+        """The names of a checkpoint's arrays that a step reads and does not change."""
+        held, state = self.model.graph.initializers, TrainingInfo.of(self.model).state
+        return [n for n in arrays if n in held and n not in state and n not in self.learns]
 
     def put(self, arrays: Mapping[str, np.ndarray[Any, Any] | Stored]) -> None:
         """Begin with the parameters and the state of a checkpoint."""

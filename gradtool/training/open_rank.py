@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from gradtool.errors import UsageError
 from gradtool.planning.shared_layout import NO_PARTS
 from gradtool.ranks.group import Group
@@ -12,6 +14,7 @@ from gradtool.training import scaling
 from gradtool.training.callbacks import Begun, Watcher
 from gradtool.training.checkpoints import Checkpoint, Folder
 from gradtool.training.evaluating import counter_for
+from gradtool.training.graphs import Graphs
 from gradtool.training.options import TrainOptions
 from gradtool.training.progress import Progress
 from gradtool.training.row_tables import RowServer, RowTables, tabled
@@ -57,6 +60,7 @@ def open_rank(
         if found is not None:
             setup.graphs.put(found.arrays)
         staged, graphs, shard = opened(setup, place, found.arrays if found else None)
+        _set(staged, graphs, found)
         return Opened(replace(setup, graphs=graphs), staged, progress, place=place, shard=shard)
     setup, tables, shard = _cut(setup, group, watcher)
     if found is not None:
@@ -68,6 +72,7 @@ def open_rank(
         setup.graphs.model, update=setup.graphs.update, forward=setup.graphs.forward,
         ahead=counter.alone if counter else None, parts=parts, device=device, kernels=setup.kernels,
     )  # fmt: skip
+    _set(session, setup.graphs, found)
     server = _server(tables, setup, session, group, folder)
     if server is not None and options.ema is not None and setup.metrics:
         watcher.said("warning: means are not evaluated: ranks have blocks of the tables")
@@ -96,6 +101,12 @@ def _gone_on(found: Checkpoint, setup: Setup) -> Progress:
     if plateau is not None and recipe["lr"] != rates.peak:
         plateau = replace(plateau, rate=rates.peak)
     return replace(progress, plateau=plateau)
+
+
+def _set(session: Session, graphs: Graphs, found: Checkpoint | None) -> None:
+    """Set what was frozen and set before a checkpoint."""
+    if found is not None:
+        session.set({n: np.asarray(found.arrays[n]) for n in graphs.frozen(found.arrays)})
 
 
 def _cut(
