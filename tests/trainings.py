@@ -11,6 +11,7 @@ from conftest import build
 import gradtool as gt
 from gradtool.graph.optimizers import UPDATING
 from gradtool.native import library
+from gradtool.training.callbacks import Watcher
 
 NATIVE = "numpy" if library.status()[0] is None else "native"
 
@@ -104,3 +105,16 @@ def drawn(count, seed=0):
 
 def load(kind="dense"):
     return gt.load(proto(kind))
+
+
+class Stopping(Watcher):
+    """Asks to stop after a step."""
+
+    def __init__(self, step):
+        self.step, self.now = step, 0
+
+    def stepped(self, step, *_):
+        self.now = step
+
+    def stops(self):
+        return self.now == self.step

@@ -80,10 +80,11 @@ def add_updates(
     wide = any(v.dtype == ir.DataType.DOUBLE for v in gradients)
     with op.at(None, stage="update", source="", prefix="update"), op.arithmetic():
         numbers = Numbers(op, setting, ir.DataType.DOUBLE if wide else ir.DataType.FLOAT)
+        groups = {0: numbers}
         if optimizer.counts(setting):
-            before = zeros(op, "step", ir.DataType.INT64, ())
-            numbers.count = before + op.constant(1, ir.DataType.INT64)
-            publish(op, before, numbers.count, state)
+            numbers.count = _counted(op, "step", state)
+            for epoch in sorted({asked.epoch_of(t.x.name or "") for t in chosen} - {0}):
+                groups[epoch] = numbers.counting(_counted(op, f"step_of_epoch_{epoch + 1}", state))
         rows = given | {x: _by_rows(op, x, gradients[x]) for x, why in whole.items() if why is None}
         limited: dict[ir.Value, Any] = {
             x: rows[x].sums if x in rows else g for x, g in gradients.items()
@@ -98,10 +99,19 @@ def add_updates(
         for target in chosen:
             g = limited[target.x]
             g = replace(rows[target.x], sums=g) if target.x in rows else g
-            of |= _update(numbers, optimizer, target, g, state)
+            own = groups.get(asked.epoch_of(target.x.name or ""), numbers)
+            of |= _update(own, optimizer, target, g, state)
     _record(numbers, asked.optimizer, rows)
     said = [f"--sparse: {x.name} has a whole gradient: {why}" for x, why in whole.items() if why]
     return Added(state, said, of)
+
+
+def _counted(op: Builder, name: str, state: dict[str, str]) -> ir.Value:
+    """The number of a step, from 1 on, which state counts."""
+    before: Any = zeros(op, name, ir.DataType.INT64, ())
+    after: ir.Value = before + op.constant(1, ir.DataType.INT64)
+    publish(op, before, after, state)
+    return after
 
 
 def _record(numbers: Numbers, name: str, rows: Iterable[ir.Value]) -> None:

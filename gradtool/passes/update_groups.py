@@ -28,7 +28,7 @@ class Updates:
     Gradients are clipped to `clip_value` one by one, then all together to the norm `clip_norm`.
     Parameters that match `no_decay` have no weight decay, those that match a glob of `lr_scale`
     its factor (the last that matches counts).  With `sparse`, gradients of tables stay rows where
-    they can.
+    they can.  Parameters `unfrozen` at an epoch count their steps from there.
     """
 
     optimizer: str = "none"
@@ -38,6 +38,7 @@ class Updates:
     no_decay: Sequence[str] = ()
     lr_scale: Scales = ()
     sparse: bool = False
+    unfrozen: Mapping[int, Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
         """Refuse invalid limits and factors.
@@ -55,6 +56,10 @@ class Updates:
         """The updates requested by options of `gradtool.grad`; others are left aside."""
         given = {each.name: options[each.name] for each in fields(cls) if each.name in options}
         return cls(**given)
+
+    def epoch_of(self, name: str) -> int:
+        """The epoch at which a parameter begins to be trained, counted from 0."""
+        return begins(name, self.unfrozen or {})
 
     def scales(self) -> list[tuple[str, float]]:
         """Globs and factors of the learning rate."""
@@ -129,6 +134,12 @@ def targets(
         )
         for x in values
     ]
+
+
+def begins(name: str, unfrozen: Mapping[int, Sequence[str]]) -> int:
+    """The first epoch of which a name or glob matches a parameter; 0 if none does."""
+    found = (e for e, globs in unfrozen.items() if any(_matches(name, glob) for glob in globs))
+    return min(found, default=0)
 
 
 def _matches(name: str, glob: str) -> bool:

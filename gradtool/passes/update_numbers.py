@@ -24,12 +24,24 @@ class Numbers:
     defaults.  Numbers come in the type of a parameter.
     """
 
-    def __init__(self, op: Builder, setting: Setting, dtype: ir.DataType) -> None:
+    def __init__(
+        self,
+        op: Builder,
+        setting: Setting,
+        dtype: ir.DataType,
+        inputs: dict[str, ir.Value] | None = None,
+    ) -> None:
         self.op, self.setting, self.dtype = op, setting, dtype
-        self.inputs: dict[str, ir.Value] = {}
+        self.inputs: dict[str, ir.Value] = {} if inputs is None else inputs
         self.count: ir.Value | None = None
         self._made: dict[Hashable, ir.Value] = {}
         self.input(LEARNING_RATE)
+
+    def counting(self, count: ir.Value) -> Numbers:
+        """The numbers of parameters with another count of steps, and the same inputs."""
+        made = Numbers(self.op, self.setting, self.dtype, self.inputs)
+        made.count = count
+        return made
 
     def input(self, name: str) -> Any:
         """The input of a setting, added to the graph when it is first asked for."""

@@ -181,7 +181,10 @@ class StateAccess:
     ) -> dict[str, np.ndarray[Any, Any]]:
         self._require_open()
         of = self.averages if averages else {}
-        pairs = [(name, of.get(name, name)) for name in self._whole.graph.initializers]
+        pairs = [
+            (name, of.get(name, name) if of.get(name) in held or name not in held else name)
+            for name in self._whole.graph.initializers
+        ]
         return {
             name: held[source] if source in held else self._value(source, copy=False)
             for name, source in pairs

@@ -87,6 +87,11 @@ def parts_of(batch: int) -> list[int]:
     return [parts for parts in range(1, batch + 1) if not batch % parts]
 
 
+def arena_bytes(graphs: Graphs, dims: Dims, evaluated: Sequence[Dims], kernels: Kernels) -> int:
+    """The bytes of the arena that steps of these sizes, and evaluations, take turns in."""
+    return _Arena(graphs, dims, evaluated, kernels).of(graphs.model)[1]
+
+
 def beside_arena(memory: int, batch_bytes: int) -> int:
     """The bytes of a memory that are left for batches and for what a process allocates meanwhile.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -72,9 +72,15 @@ class Loop:
     losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     begun: int = 0
+    later: Sequence[str] = ()  # parameters that are frozen as yet
+    begins_phase: Callable[[Loop], object] | None = None  # before the epochs that begin one
     _saved: Progress | None = None
 
     def __post_init__(self) -> None:
+        self.reduce()
+
+    def reduce(self) -> None:
+        """Reduce what the steps of the session sum over the ranks."""
         apart = set[str]()
         if self.shard is not None and self.options.shard == "gradients":
             apart |= self.graphs.sums
@@ -93,6 +99,7 @@ class Loop:
         self._saved, self.begun = self.progress, self.progress.step
         if self.progress.due:
             self._evaluate()
+        self._begin_epoch()
         if not self._is_done():
             made = Batches(
                 self.data, self.order, self.options.micro_batches, self.group, self.lengths
@@ -108,7 +115,13 @@ class Loop:
                         break
                     if interrupted:
                         return "interrupted"
+                    if is_last:
+                        self._begin_epoch()
         return "patience" if self.progress.is_stale(self.options.patience) else "steps"
+
+    def _begin_epoch(self) -> None:
+        if self.begins_phase is not None and not self._is_done():
+            self.begins_phase(self)
 
     # -------------------------------------------------------------------- stepping
 
@@ -311,6 +324,8 @@ class Loop:
     def kept(self) -> Arrays:
         """All that is trained, and state, of all ranks together, which ask for it together."""
         values = self.session.values(copy=False)
+        if self.later:
+            values |= self.session.values(*self.later, copy=False)
         apart = self.server.tables.names if self.server else ()
         found = {n: v for n, v in values.items() if n not in self.graphs.sums and n not in apart}
         if self.shard is not None:

@@ -48,6 +48,11 @@ class TrainOptions(DataOptions):
     lr: float | None = option(
         "number", None, "The learning rate, at its highest.", least=0, metavar="RATE",
         shown="that of torch.optim", group="Learning rate")  # fmt: skip
+    unfreeze: Sequence[str] = option(
+        "texts", (), "Train these parameters from an epoch on, 2 or later; until then they are "
+        "frozen, without gradient and state.", metavar="GLOB@EPOCH",
+        excludes="shard shard_tables stages", why="has another graph from then on",
+        group="What learns")  # fmt: skip
     schedule: str | None = option(
         "text", None, "How the learning rate goes: constant, linear, cosine, polynomial, "
         "step, one-cycle or inverse-sqrt, as in step@every=500,gamma=0.5; reduce-on-plateau by "

@@ -29,6 +29,7 @@ from gradtool.training.input_spec import InputSpec
 from gradtool.training.lengths import Lengths, lengths_of
 from gradtool.training.metrics import Metric, deciding, metrics, ranked
 from gradtool.training.options import BATCH, TrainOptions
+from gradtool.training.phases import Phase
 from gradtool.training.reading import bound, sources_of
 from gradtool.training.resuming import LENGTH
 from gradtool.training.sampler import Order
@@ -65,6 +66,7 @@ class Setup:
     fit: Fit | None = None
     ranks: int = 1
     lengths: Lengths | None = None
+    phases: Sequence[Phase] = ()  # where some parameters are trained from an epoch on
 
     @property
     def part(self) -> int:
@@ -82,7 +84,8 @@ class Setup:
         options, rates = self.options, self.schedule
         return {
             "recipe": {
-                **{name: str(value) for name, value in vars(self.updates).items()},
+                **{n: str(v) for n, v in vars(self.updates).items() if n != "unfrozen"},
+                "unfreeze": list(options.unfreeze) or None,
                 "lr": rates.peak,
                 "schedule": rates.text,
                 "warmup": rates.warmup,
@@ -174,7 +177,7 @@ def prepared(
         graphs = evaluated_in_parts(graphs, takes)
     fit, kernels = None, kernels_for(options, ranks)
     if options.memory is not None:
-        fit = _fitted(options.memory, recipe, options, kernels, read, watcher, order)
+        fit = fitted_to(options.memory, recipe, options, kernels, read, watcher, order)
         graphs = fit.chosen.graphs
         options = replace(options, micro_batches=fit.chosen.micro_batches)
     if options.micro_batches > 1 and _takes_statistics(graphs.model):
@@ -194,7 +197,7 @@ def prepared(
     )  # fmt: skip
     if options.plan == "keep":
         return made
-    return replace(made, graphs=graphs.planned(_planned(made)))
+    return replace(made, graphs=graphs.planned(planned(made)))
 
 
 def _read(
@@ -279,7 +282,7 @@ def _length(options: TrainOptions, order: Order | None) -> tuple[int | None, int
     return (None, epochs) if order is None else (epochs * order.batches, None)
 
 
-def _planned(setup: Setup) -> ir.Model:
+def planned(setup: Setup) -> ir.Model:
     """The graph with a memory plan in it, for the sizes of the data.
 
     A plan in a file may be made for other kernels than those that compute: it says what runs when.
@@ -308,14 +311,14 @@ def _dims(model: ir.Model, data: BoundDataset, examples: int) -> dict[str, int]:
     return {name: found[name] for name in io.symbols(model)}
 
 
-def _fitted(
+def fitted_to(
     memory: int, recipe: Recipe, options: TrainOptions, kernels: Kernels,
-    data: Sequence[BoundDataset], watcher: Watcher, order: Order | None,
+    data: Sequence[BoundDataset], watcher: Watcher, order: Order | None, *, chosen: bool = False,
 ) -> Fit:  # fmt: skip
     """How a memory is kept to: a model that fixes the examples of a step fixes the parts.
 
-    Beside steps the memory has room for evaluations.  There is one part where the loss of a batch
-    does not follow from those of parts.
+    So do options whose parts are `chosen`.  Beside steps the memory has room for evaluations.
+    There is one part where the loss of a batch does not follow from those of parts.
     """
     assert options.batch is not None  # noqa: S101 - it was sized
     batch, evaluates, fixed = options.batch, len(data) > 1, data[0].takes.size
@@ -332,7 +335,8 @@ def _fitted(
         model = evaluation(graphs.model) if evaluates else graphs.model
         return graphs, dims, [_dims(model, each, examples) for each in data[1:]]
 
-    counts = parts_of(batch) if fixed is None else [options.micro_batches]
+    is_open = fixed is None and not chosen
+    counts = parts_of(batch) if is_open else [options.micro_batches]
     if len(counts) > 1 and graphs_in(in_two=True).parts.kind is None:
         why = graphs_in(in_two=True).parts.why
         watcher.said(f"the loss mixes the examples of a batch ({why}): it is computed in one part")

@@ -33,13 +33,14 @@ from gradtool.training.loop import Loop
 from gradtool.training.open_rank import begun_of, open_rank
 from gradtool.training.options import TrainOptions
 from gradtool.training.rate_sweep import STEPS, RateSweep, Sweeping, rising
-from gradtool.training.setup import Setup, prepared
+from gradtool.training.setup import Setup
 from gradtool.training.sizing import opened_for
 from gradtool.training.sources import Given
 from gradtool.training.staged import StagedLoop
 from gradtool.training.stages import require_ranks
 from gradtool.training.timeline import Timeline, Traced
 from gradtool.training.trained import Trained
+from gradtool.training.unfreezing import begin_phase, later, prepared_in_phases, resumed
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.options import documented
 from gradtool.workloads.rewritten import Graph, model_of
@@ -48,7 +49,7 @@ Array = np.ndarray[Any, Any]
 
 
 # Options of `gradtool.grad` that training chooses itself.
-_OWN_CHOICE = {"own", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node"}
+_OWN_CHOICE = {"own", "unfrozen", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node"}
 
 
 class Trainer(Trained):
@@ -202,7 +203,7 @@ class Trainer(Trained):
     def _prepared(self, data: Given, watcher: Watcher, fit: runs.FitOptions) -> Setup:
         options, ranks = runs.completed(self._options, fit), fit.group.size
         require_ranks(ranks, options.stages, options.shard, sync_batchnorm=options.sync_batchnorm)
-        return prepared(
+        return prepared_in_phases(
             self._recipe, options, data, fit.evaluate, fit.names or {}, watcher,
             ranks // options.stages,
         )  # fmt: skip
@@ -216,8 +217,8 @@ class Trainer(Trained):
         group: Group,
         timeline: Timeline | None,
     ) -> History:
-        opened = open_rank(setup, found, group, watcher, self._folder)
-        setup, session, place = opened.setup, opened.session, opened.place
+        opened = open_rank(resumed(setup, found), found, group, watcher, self._folder)
+        whole, setup, session, place = setup, opened.setup, opened.session, opened.place
         self._session, self._notes = session, setup.data[0].notes
         made = Loop if place is None else partial(StagedLoop, place=place)
         self._loop = loop = made(
@@ -241,6 +242,10 @@ class Trainer(Trained):
             shard=opened.shard,
             server=opened.server,
             timeline=timeline,
+            later=later(whole, setup.graphs),
+            begins_phase=partial(self._begin_phase, whole, group, watcher)
+            if whole.phases
+            else None,
         )
         watcher.begun(begun_of(setup, opened.progress, self._folder))
         with together(group):
@@ -264,6 +269,9 @@ class Trainer(Trained):
             best_ema=loop.progress.best_ema,
             tables=tables_of(loop.progress, self._folder),
         )
+
+    def _begin_phase(self, setup: Setup, group: Group, watcher: Watcher, loop: Loop) -> None:
+        self._session = begin_phase(setup, loop, group, watcher, self._folder)
 
     def close(self) -> None:
         """Let go of the memory that the steps took."""

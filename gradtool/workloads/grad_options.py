@@ -126,6 +126,9 @@ class GradOptions:
         "and adam as SparseAdam does); a whole gradient of a table is not made.", **_UPDATES,
         doc="tables that Gather alone reads have rows for a gradient.")  # fmt: skip
     lora_seed: Seed = keyword(0, "the seed that adapters are drawn with.")
+    unfrozen: Mapping[int, Sequence[str]] | None = keyword(
+        None, "by epoch, names and globs of parameters whose updates count their own steps."
+    )
     loss_seed: bool = keyword(
         False, "an input carries the gradient of the loss (a loss scale) in place of 1."
     )

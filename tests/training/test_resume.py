@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from conftest import sampled
-from trainings import drawn, examples, lines, load
+from trainings import Stopping, drawn, examples, lines, load
 
 import gradtool as gt
 from gradtool.errors import UsageError
@@ -12,19 +12,6 @@ from gradtool.training.callbacks import Watcher
 from gradtool.training.schedules import schedule
 
 DATA, TEST = examples(50), examples(21, 5)
-
-
-class Stopping(Watcher):
-    """Asks to stop after a step."""
-
-    def __init__(self, step):
-        self.step, self.now = step, 0
-
-    def stepped(self, step, *_):
-        self.now = step
-
-    def stops(self):
-        return self.now == self.step
 
 
 def trained(kind, options, folder, stops=()):
