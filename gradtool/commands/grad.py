@@ -15,6 +15,7 @@ from gradtool.commands.options import (
     filled,
     format_option,
     grad_options,
+    head_option,
     model_argument,
     portable_option,
     size_options,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 @click.option(
     "--opset", type=click.IntRange(min=1), metavar="N", help="Raise the model to this opset."
 )
+@head_option
 @size_options
 @grad_options
 @format_option
@@ -75,6 +77,7 @@ def command(
     functions: bool,
     portable: bool,
     opset: int | None,
+    head: str | None,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
@@ -92,7 +95,7 @@ def command(
     asked = meant(call, [model], Sizes(dims, shapes, batch, values), options, sized=False)
     targets = _targets(asked.source, output, split=split)
     force = require_models(asked.source, targets, external_data, force=force)
-    loaded = open_model(call.reporter, asked.source, asked.sizes, opset)
+    loaded = open_model(call.reporter, asked.source, asked.sizes, opset, head)
     training = differentiate(
         call.reporter, loaded, filled(GradOptions, asked.options, loss_seed=split)
     )

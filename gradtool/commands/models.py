@@ -23,8 +23,10 @@ def open_model(
     source: str,
     sizes: Sizes = UNSIZED,
     opset: int | None = None,
+    head: str | None = None,
+    seed: int = 0,
 ) -> ir.Model:
-    """Load a model with the flags of `size_options`, at least at `opset`."""
+    """Load a model with the flags of `size_options`, at least at `opset`, perhaps with a head."""
     from gradtool.io import parse_dim, parse_set, parse_shape
     from gradtool.workloads.opening import load
 
@@ -35,7 +37,11 @@ def open_model(
         batch=sizes.batch,
         values=_unique(map(parse_set, sizes.values), "--set"),
         opset=opset,
+        head=head,
+        seed=seed,
     )
+    if head is not None:
+        reporter.say(loaded.meta["gradtool.headed"])
     for line in loaded.meta.get("gradtool.left_aside", ()):
         reporter.say(f"left aside: {line}")
     if reporter.verbose:

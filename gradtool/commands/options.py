@@ -58,6 +58,11 @@ sizes_without_batch = together(
     set_option,
 )  # fmt: skip
 
+head_option = click.option(
+    "--head", metavar="NAME:CLASSES",
+    help="Put a new linear layer on a value, in place of the outputs of MODEL: head.weight and "
+         "head.bias.")  # fmt: skip
+
 size_options = together(
     sizes_without_batch,
     click.option("--batch", type=click.IntRange(min=1), metavar="N",

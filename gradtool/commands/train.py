@@ -19,6 +19,7 @@ from gradtool.commands.options import (
     filled,
     flags,
     format_option,
+    head_option,
     map_option,
     model_argument,
     sizes_without_batch,
@@ -109,6 +110,7 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
 @flags(TrainOptions)
 @ranks.options
 @threads.option
+@head_option
 @sizes_without_batch
 @flags(GradOptions, without=NOT_HERE)
 @format_option

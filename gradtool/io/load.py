@@ -111,7 +111,9 @@ def load(source: str | os.PathLike[str] | read.Held, options: LoadOptions) -> ir
     }  # fmt: skip
     notes |= {"raised_from": version} if target > version else {}
     model.meta.update({f"gradtool.{name}": note for name, note in notes.items()})
-    held = source.model if isinstance(source, read.Held) else streamed
+    held: object = streamed
+    if isinstance(source, read.Held):
+        held = source if source.path else source.model
     model.meta.update({} if held is None else {SOURCE: held})
     return model
 

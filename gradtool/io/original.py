@@ -31,7 +31,7 @@ from gradtool.io import (
     walk,
 )
 from gradtool.io.functions import inline_functions
-from gradtool.io.read import Source
+from gradtool.io.read import Held, Source
 from gradtool.io.save import STDOUT, appear, require_stdout, to_file, to_stdout
 from gradtool.text.words import some
 
@@ -76,7 +76,8 @@ class Original:
         Raises:
             ModelError: the file is gone, or damaged.
         """
-        self._path = source if isinstance(source, Path) else None
+        beside = source.path if isinstance(source, Held) else None
+        self._path = source if isinstance(source, Path) else beside
         self._folder = external.Folder(self._path)
         self._proto = read.message(source)
         self._stored = lift_constants.stored_tensors(self._proto)

@@ -49,14 +49,18 @@ def from_file(path: Path, limits: Limits = DEFAULT) -> onnx.ModelProto:
     return from_bytes(data, str(path))
 
 
-Source = Path | bytes | onnx.ModelProto | ir.Model
-
-
 @dataclass(frozen=True)
 class Held:
-    """A model in memory: the bytes of a file, a message, or an `ir.Model`."""
+    """A model in memory: the bytes of a file, a message, or an `ir.Model`.
+
+    `path` is the file that it was made of, where its tensors may lie beside that.
+    """
 
     model: bytes | onnx.ModelProto | ir.Model
+    path: Path | None = None
+
+
+Source = Path | bytes | onnx.ModelProto | ir.Model | Held
 
 
 def message(source: Source) -> onnx.ModelProto:
@@ -65,7 +69,9 @@ def message(source: Source) -> onnx.ModelProto:
     Raises:
         ModelError: the file is gone, or damaged.
     """
-    return from_file(source) if isinstance(source, Path) else _message(source)
+    if isinstance(source, Path):
+        return from_file(source)
+    return _message(source.model if isinstance(source, Held) else source)
 
 
 def from_anywhere(
@@ -73,7 +79,7 @@ def from_anywhere(
 ) -> tuple[Path | None, onnx.ModelProto, str]:
     """The path of a model, its mutable message, and its name in error messages."""
     if isinstance(source, Held):
-        return None, _message(source.model), "the model given"
+        return source.path, _message(source.model), "the model given"
     if source == "-":
         return None, from_stdin(limits), "standard input"
     path = existing_path(source)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import onnx
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.arguments import checked
+from gradtool.arguments import Seed, checked
 from gradtool.graph import walk
 from gradtool.graph.defaults import take_defaults
 from gradtool.graph.families import CONTRIB, PREVIEW
@@ -36,6 +37,8 @@ def load(
     batch: int | None = None,
     values: Mapping[str, object] | None = None,
     opset: int | None = None,
+    head: str | None = None,
+    seed: Seed = 0,
 ) -> ir.Model:
     """A model from a file or from memory, checked, typed and shaped; weights stay on disk.
 
@@ -50,6 +53,9 @@ def load(
         batch: the size of the leading symbol of the first input, which may be fixed at 1.
         values: values of inputs that are constants from then on, by name.
         opset: the version of the standard operators; by default that of the file, at least 18.
+        head: `NAME:CLASSES`: a new linear layer on a value, in place of all outputs, for transfer
+            learning (docs/training.md).
+        seed: that of the numbers in a new head.
 
     Returns:
         The model of onnx-ir.
@@ -67,16 +73,17 @@ def load(
         found: Held | str = Held(source)
     else:
         found = os.fspath(source)
-    model = io.load(
-        found,
-        dims=dims,
-        shapes=shapes,
-        batch=batch,
-        values=values,
-        opset=opset,
-        keep_function=_has_rule,
-        rewrite=partial(_rewrite, batch=batch),
-    )
+    how: dict[str, Any] = {
+        "dims": dims, "shapes": shapes, "batch": batch, "values": values, "opset": opset,
+        "keep_function": _has_rule, "rewrite": partial(_rewrite, batch=batch),
+    }  # fmt: skip
+    model = io.load(found, **how)
+    if head is not None:
+        from gradtool.workloads.heads import HEADED, with_head
+
+        held, said = with_head(model, head, seed)
+        model = io.load(held, **how)
+        model.meta[HEADED] = said
     if any(node.op_type in GATES for node in walk.nodes(model.graph)):
         from gradtool.passes.lower_recurrent import lower_recurrent
 
