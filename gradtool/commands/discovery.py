@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,17 +22,20 @@ LOSS = ("loss", "labels", "head_grads")  # one choice: which value the gradients
 
 @dataclass(frozen=True)
 class Sizes:
-    """Flags for open sizes: --dim, --shape, --batch, and --set."""
+    """Flags for open sizes: --dim, --shape, --batch, and --set; and a new head with its seed."""
 
     dims: Sequence[str] = ()
     shapes: Sequence[str] = ()
     batch: int | None = None
     values: Sequence[str] = ()
+    head: str | None = None
+    seed: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Sizes:
         """The sizes among the options of a command."""
-        return cls(**{each.name: options[each.name] for each in fields(cls)})
+        names = ("dims", "shapes", "batch", "values")
+        return cls(**{name: options[name] for name in names})
 
 
 UNSIZED = Sizes()
@@ -80,11 +83,12 @@ def meant(
     taken = _sizes(cases[0], sizes, sized=sized)
     chosen = _options(call.given, cases[0], options)
     _say_case(call.reporter, cases, taken, chosen)
-    merged = Sizes(
-        [*sizes.dims, *taken.dims],
-        [*sizes.shapes, *taken.shapes],
-        sizes.batch or taken.batch,
-        [*sizes.values, *taken.values],
+    merged = replace(
+        sizes,
+        dims=[*sizes.dims, *taken.dims],
+        shapes=[*sizes.shapes, *taken.shapes],
+        batch=sizes.batch or taken.batch,
+        values=[*sizes.values, *taken.values],
     )
     return Meant((str(cases[0].path),), merged, {**options, **chosen})
 

@@ -92,10 +92,10 @@ def command(
     from gradtool.commands.writing import require_models
     from gradtool.workloads.export import save, save_split
 
-    asked = meant(call, [model], Sizes(dims, shapes, batch, values), options, sized=False)
+    asked = meant(call, [model], Sizes(dims, shapes, batch, values, head), options, sized=False)
     targets = _targets(asked.source, output, split=split)
     force = require_models(asked.source, targets, external_data, force=force)
-    loaded = open_model(call.reporter, asked.source, asked.sizes, opset, head)
+    loaded = open_model(call.reporter, asked.source, asked.sizes, opset)
     training = differentiate(
         call.reporter, loaded, filled(GradOptions, asked.options, loss_seed=split)
     )

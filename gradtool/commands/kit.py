@@ -14,6 +14,7 @@ from gradtool.commands.options import (
     filled,
     flags,
     format_option,
+    head_option,
     model_argument,
     portable_option,
     size_options,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 )
 @click.option("--javascript", is_flag=True, help="Write kit.mjs and its types as well.")
 @portable_option
+@head_option
 @size_options
 @flags(GradOptions, without=["optimizer"])
 @format_option
@@ -65,6 +67,7 @@ def command(
     plan: str,
     javascript: bool,
     portable: bool,
+    head: str | None,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
@@ -81,7 +84,7 @@ def command(
     from gradtool.errors import UsageError
     from gradtool.kit.write import require_folder, write_kit
 
-    asked = meant(call, [model], Sizes(dims, shapes, batch, values), options)
+    asked = meant(call, [model], Sizes(dims, shapes, batch, values, head), options)
     if asked.source == "-":
         raise UsageError("a kit is of a model in a file, into which its weights are written back")
     target = output or beside(asked.source, "kit", "")

@@ -23,8 +23,6 @@ def open_model(
     source: str,
     sizes: Sizes = UNSIZED,
     opset: int | None = None,
-    head: str | None = None,
-    seed: int = 0,
 ) -> ir.Model:
     """Load a model with the flags of `size_options`, at least at `opset`, perhaps with a head."""
     from gradtool.io import parse_dim, parse_set, parse_shape
@@ -37,10 +35,10 @@ def open_model(
         batch=sizes.batch,
         values=_unique(map(parse_set, sizes.values), "--set"),
         opset=opset,
-        head=head,
-        seed=seed,
+        head=sizes.head,
+        seed=sizes.seed,
     )
-    if head is not None:
+    if sizes.head is not None:
         reporter.say(loaded.meta["gradtool.headed"])
     for line in loaded.meta.get("gradtool.left_aside", ()):
         reporter.say(f"left aside: {line}")

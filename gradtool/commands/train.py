@@ -146,7 +146,10 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.training.stopping import listening
     from gradtool.training.timeline import Timeline
 
-    sizes = Sizes(options["dims"], options["shapes"], values=options["values"])
+    sizes = Sizes(
+        options["dims"], options["shapes"], values=options["values"], head=options["head"],
+        seed=options["seed"],
+    )  # fmt: skip
     asked = meant(call, [model], sizes, options, sized=False)
     if options["find_lr"]:
         from gradtool.commands import rates

@@ -24,7 +24,7 @@ from gradtool.workloads.records import PlannedFor
 
 SCHEMA_VERSION = 1
 FILE = "manifest.json"
-STEP, EVALUATION = "step.onnx", "eval.onnx"
+STEP, EVALUATION, ORIGINAL = "step.onnx", "eval.onnx", "original.onnx"
 
 
 class ModelRecord(TypedDict):
@@ -149,8 +149,8 @@ class Manifest:
         return self.folder / self.model
 
 
-def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> KitDocument:
-    """The manifest of a kit in a folder.
+def document(parts: Parts, source: Path, folder: Path, options: Mapping[str, Any]) -> KitDocument:
+    """The manifest of a kit in a folder, made of a model in a file.
 
     `options` are those of stock onnxruntime that keep the memory plan of the step.
     """
@@ -160,8 +160,8 @@ def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> KitDocum
     names = [tensor.name for tensor in parts.state]
     return {
         "model": {
-            "file": Path(os.path.relpath(parts.source, folder)).as_posix(),
-            "sha256": digest(parts.source),
+            "file": Path(os.path.relpath(source, folder)).as_posix(),
+            "sha256": digest(source),
         },
         "loss": info.loss,
         "optimizer": cast("OptimizerRecord", optimizer),

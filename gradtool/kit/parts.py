@@ -12,6 +12,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.stages import stage
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import original
+from gradtool.io.read import Held
 from gradtool.passes.counted_dropout import count_steps
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.parameters_as_inputs import parameters_as_inputs
@@ -32,12 +33,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Parts:
-    """Two models without their state, and the state; `source` is the original file."""
+    """Two models without their state, and the state.
+
+    `source` is the original file, or a model made of one by a new head.
+    """
 
     step: ir.Model
     evaluation: ir.Model
     state: tuple[Tensor, ...]
-    source: Path
+    source: Path | Held
 
 
 def parts_of(model: ir.Model) -> Parts:
@@ -50,7 +54,7 @@ def parts_of(model: ir.Model) -> Parts:
     if info.optimizer is None:
         raise UsageError("a kit is of a whole training step: name an optimizer")
     source = original.source_of(model.meta)
-    if not isinstance(source, Path):
+    if not isinstance(source, Path | Held):
         raise UsageError("a kit is of a model in a file, into which its weights are written back")
     weights = changing_weights(model)
     original.Original(source).require(

@@ -14,6 +14,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.tensors import Deferred
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import folders, read, safetensors
+from gradtool.io.original import Original
 from gradtool.kit import manifest, state
 from gradtool.kit.parts import Parts, parts_of
 from gradtool.workloads.export import save
@@ -48,7 +49,7 @@ def write_kit(
     Args:
         graph: a whole training step, made with an optimizer, perhaps planned by `recompute` or
             `mirror`.
-        folder: where the kit lies.
+        folder: where the kit lies; a model with a new head lies there as well, as original.onnx.
         force: replace a kit that is there; other files in its folder stay.
         portable: plain operators for places of maxima, as in `save`.
         javascript: the npm package `gradtool-kit` as well, which trains the kit in Node or a page.
@@ -81,7 +82,11 @@ def write_kit(
         _write_state(parts, made)
         options = _options(made / manifest.STEP)
         numbered = {"schema_version": manifest.SCHEMA_VERSION}
-        told = {**numbered, **manifest.document(parts, target, options)}
+        if isinstance(parts.source, Path):
+            told = {**numbered, **manifest.document(parts, parts.source, target, options)}
+        else:
+            original = Original(parts.source).save(made / manifest.ORIGINAL)[0]
+            told = {**numbered, **manifest.document(parts, original, made, options)}
         text = json.dumps(told, indent=1, allow_nan=False, default=asdict)
         (made / manifest.FILE).write_text(f"{text}\n", encoding="ascii")
         for name in JAVASCRIPT if javascript else ():
@@ -106,8 +111,9 @@ def require_folder(folder: str | os.PathLike[str], *, force: bool) -> Path:
 
 def _is_of_a_kit(name: str) -> bool:
     """Whether a file name is one of a kit."""
-    own = (manifest.FILE, manifest.STEP, manifest.EVALUATION, state.FILE, state.FOLDER)
-    data = (f"{manifest.STEP}.", f"{manifest.EVALUATION}.")
+    models = (manifest.STEP, manifest.EVALUATION, manifest.ORIGINAL)
+    own = (manifest.FILE, *models, state.FILE, state.FOLDER)
+    data = tuple(f"{model}." for model in models)
     return name in own or (name.startswith(data) and name.endswith(".data"))
 
 

@@ -232,3 +232,22 @@ def test_the_names_of_former_classes_are_gone(run, tmp_path):
     props = {p.key: p.value for p in onnx.load(tmp_path / "net.trained.onnx").metadata_props}
     assert "gradtool.classes" not in props
     assert props["by"] == "me"
+
+
+def test_a_kit_has_the_model_with_its_head_beside_it(run, tmp_path):
+    images(tmp_path)
+    made = run("kit", "net.onnx", "--head", "y:4", "--wrt", "head.*", "--optimizer", "sgd")
+    assert made.code == 0, made.err
+    folder = tmp_path / "net.kit"
+    assert json.loads((folder / "manifest.json").read_text())["model"]["file"] == "original.onnx"
+    (tmp_path / "net.onnx").unlink()
+    merged = run("kit", "merge", "net.kit", "net.kit/state.safetensors", "-o", "merged.onnx")
+
+    assert merged.code == 0, merged.err
+    found, first = (
+        tensors(gt.load(p)) for p in (tmp_path / "merged.onnx", folder / "original.onnx")
+    )
+    assert {name: a.tobytes() for name, a in found.items()} == {
+        name: a.tobytes() for name, a in first.items()
+    }
+    assert found["head.weight"].shape == (4, 8)
