@@ -92,9 +92,9 @@ def theirs(path: Path, data: Data, steps: int, *, batch: int, wrt: tuple[str, ..
 
 def subjects(folder: Path) -> dict[str, tuple[Path, Data, dict[str, Any]]]:
     """By name: a model, its data, and options of its training."""
-    base = digits.model()
-    onnx.save(base, folder / "digits.onnx")
-    onnx.save(transfer.fresh(base), folder / "transfer.onnx")
+    onnx.save(digits.model(), folder / "digits.onnx")
+    headed = gt.load(folder / "digits.onnx", head=f"logits:{transfer.CLASSES}")
+    gt.save(headed, folder / "transfer.onnx")
     onnx.save(letters.transformer.model(), folder / "letters.onnx")
     images, labels = digits.images()
     known = digits.split(images, labels)["train"]

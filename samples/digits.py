@@ -20,11 +20,11 @@ PIXELS, FEATURES = CHANNELS[1] * (SIDE // 2) ** 2, 32
 EVERY = 5  # the share of the test
 
 
-def model(classes: int = CLASSES) -> onnx.ModelProto:
+def model() -> onnx.ModelProto:
     """Two convolutions, 32 features and a head: `image` float[batch, 1, 8, 8] → `logits`."""
     net = Network("digits", seed=11)
     x = net.input("image", FLOAT, ["batch", 1, SIDE, SIDE])
-    net.output("logits", ["batch", classes])
+    net.output("logits", ["batch", CLASSES])
     for number, (narrow, wide) in enumerate(((1, CHANNELS[0]), CHANNELS), 1):
         name = f"base.conv{number}"
         weight = net.weight(f"{name}.weight", (wide, narrow, 3, 3), fan_in=9 * narrow)
@@ -36,8 +36,8 @@ def model(classes: int = CLASSES) -> onnx.ModelProto:
     weight = net.weight("base.dense.weight", (FEATURES, PIXELS), fan_in=PIXELS)
     x = net.op("Gemm", "base.dense", x, weight, net.zeros("base.dense.bias", (FEATURES,)), transB=1)
     x = net.op("Relu", "base.relu", x)
-    weight = net.weight("head.weight", (classes, FEATURES), fan_in=FEATURES)
-    net.node("Gemm", "head", [x, weight, net.zeros("head.bias", (classes,))], ["logits"], transB=1)
+    weight = net.weight("head.weight", (CLASSES, FEATURES), fan_in=FEATURES)
+    net.node("Gemm", "head", [x, weight, net.zeros("head.bias", (CLASSES,))], ["logits"], transB=1)
     return net.model()
 
 

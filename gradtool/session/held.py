@@ -31,21 +31,6 @@ class StateAccess:
     _given: dict[str, None]  # names of what was set
 
     @property
-    def models(self) -> Sequence[ir.Model]:
-        """The graph of a step, and that of its updates where they are apart."""
-        return self._models
-
-    @property
-    def store(self) -> Store:
-        """Where parameters and state lie."""
-        return self._store
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it can step."""
-        return self._is_open
-
-    @property
     def _model(self) -> ir.Model:
         return self._models[0]
 

@@ -27,13 +27,13 @@ def store_of(models: tuple[ir.Model, ...], device: Device, other: StateAccess | 
     names = [name for model in models for name in model.graph.initializers]
     if other is None:
         return Store(device, names)
-    if not other.is_open:
+    store, theirs = other._store, other._models  # noqa: SLF001 - one session in another's arena
+    if not other._is_open:  # noqa: SLF001 - likewise
         raise UsageError("share: that session is closed")
-    there = other.store.device.name
-    if device.name != there:
+    if device.name != store.device.name:
+        there = store.device.name
         raise UsageError(f"share: that session is on {there}: give device={there!r}")
-    first = shared(models[0], other.models[0])
-    return other.store.beside(names, first)
+    return store.beside(names, shared(models[0], theirs[0]))
 
 
 def shared(model: ir.Model, other: ir.Model) -> Mapping[str, Parameters]:

@@ -74,15 +74,15 @@ def test_what_was_learned_helps_where_there_is_little_to_learn_from(run, digits)
     folder, _ = digits
     best = []
     for base in ("digits.trained.onnx", "digits.onnx"):
-        line = made("transfer", folder, "--base", str(folder / base))
+        line = made("transfer", folder)
+        line[1] = str(folder / base)
         best.append(max(each["accuracy"] for each in trained(run, *line)))
-        before, after = (onnx.load(folder / f"transfer{suffix}") for suffix in (
-            ".onnx", ".trained.onnx",
-        ))  # fmt: skip
-        changed = {
-            a.name for a, b in zip(before.graph.initializer, after.graph.initializer, strict=True)
-            if a.SerializeToString() != b.SerializeToString()
-        }  # fmt: skip
+        before, after = (
+            {t.name: t.SerializeToString() for t in onnx.load(path).graph.initializer}
+            for path in (folder / base, folder / "transfer.onnx")
+        )
+        assert before.keys() == after.keys()
+        changed = {name for name, held in after.items() if held != before[name]}
         assert changed == {"head.weight", "head.bias"}
 
     assert best[0] >= 0.85
