@@ -72,6 +72,7 @@ SIZES = {
     "dims": ["--dim", "batch=2"], "shapes": ["--shape", "x=3x2x8x8"], "batch": ["--batch", "4"],
     "values": ["--set", "order=3,2,1,0"],
 }  # fmt: skip
+HEAD = {"head": ["--head", "h:4"]}
 GRADIENT = {
     "loss": ["--loss", "mse:y"], "labels": ["--labels", "target"], "wrt": ["--wrt", "scale"],
     "no_grad": ["--no-grad", "g"], "input_grad": ["--input-grad", "x"],
@@ -98,7 +99,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "grad": (
         [[*MODEL], [*MODEL, "-o", "-"]],
         {**WRITE, "split": ["--split"], "params_as_inputs": ["--params-as-inputs"],
-         "opset": ["--opset", "21"], **SIZES, **GRADIENT, **UPDATE, **JSON},
+         "opset": ["--opset", "21"], **HEAD, **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "mirror": (
         [[*MODEL], [*MODEL, "--report"], [*MODEL, "--explain", "t"], [*MODEL, "-o", "plan.json"],
@@ -150,7 +151,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],
          "plan": ["--plan", "sqrt"], "every": ["--every", "2"], "memory": ["--memory", "36KiB"],
          "metric": ["--metric", "accuracy:y"], "patience": ["--patience", "1"],
-         "ema": ["--ema", "0.5"], "trace": ["--trace", "b.json"],
+         "ema": ["--ema", "0.5"], "unfreeze": ["--unfreeze", "w1@2"], **HEAD,
+         "trace": ["--trace", "b.json"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
          **KERNELS,
          "lora_adapter": ["--lora-adapter"], "export": ["--export"],
@@ -175,7 +177,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
         [[*MODEL]],
         {"output": ["-o", "other.kit"], "force": ["--force"], "plan": ["--plan", "sqrt"],
          "portable": ["--portable"], "javascript": ["--javascript"],
-         **SIZES, **GRADIENT, **UPDATE, **JSON},
+         **HEAD, **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "kit merge": (
         [["made.kit", "made.kit/state.safetensors"]],
@@ -232,10 +234,12 @@ QUIET = frozenset({
 # gives h with an adapter is dropped unasked.  Two examples at a time are two parts of a batch of
 # four, in which nothing is worth computing again; of few steps the same ones keep a checkpoint.
 # A frontier has few points where few parameters have a gradient, or where state outweighs them.
+# With a head there is one output, of which a training keeps the loss alone.
 IDLE = frozenset({
     ("external_data", "params_as_inputs"), ("drop", "lora"), ("micro_batches", "dims"),
     ("micro_batches", "plan"), ("plan", "dims"), ("steps", "checkpoint_every"),
-    ("batch", "checkpoint_every"), ("checkpoint_every", "keep"),
+    ("batch", "checkpoint_every"), ("checkpoint_every", "keep"), ("head", "only_loss"),
+    ("every", "head"),
     ("patience", "keep"), *(("points", name) for name in ("optimizer", "wrt", "input_grad")),
 })  # fmt: skip
 
