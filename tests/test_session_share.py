@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 import gradtool as gt
+from gradtool import api
 from gradtool.errors import UsageError
+from gradtool.training.graphs import Recipe, graphs_of
+from gradtool.training.options import TrainOptions
+from gradtool.workloads.grad_options import GradOptions
 
 CRITIC = """critic (float[batch, 4] x) => (float[batch, 1] y) {
     h = MatMul (x, d1)
@@ -183,6 +187,36 @@ def test_constants_of_one_name_are_shared_only_where_they_are_the_same(model):
             expected = alone.step(batch).loss
         assert a.step(batch).loss != expected
         assert b.step(batch).loss == expected
+
+
+def test_sums_of_gradients_are_of_one_session_each(model):
+    """Both add up gradients of the parameters that they share, and update by their own sums."""
+    path = model(CRITIC, "critic.onnx", **weights("d1", "e1", "d2", "e2"))
+    recipe = Recipe(
+        lambda options: api.differentiated(gt.load(path), options),
+        GradOptions(loss="bce-logits", optimizer="adam"),
+    )
+    graphs = graphs_of(recipe, TrainOptions(), in_two=True)
+
+    def batch(turn):
+        return {"x": noise(turn)[1], "labels": ones(1)} | graphs.scaling(1.0)
+
+    how = {"update": graphs.update}
+    with gt.Session(graphs.model, **how) as alone:
+        for turn in (0, 1):
+            alone.step(batch(turn))
+            alone.update({"lr": 0.1})
+        expected = alone.values("d1")["d1"]
+        with gt.Session(graphs.model, share=alone, **how) as other:
+            alone.step(batch(2))
+            other.step(batch(3))
+            alone.forget_gradients()
+            assert (other.values("step")["step"], alone.values("step")["step"]) == (0, 2)
+            other.update({"lr": 0.0})
+            np.testing.assert_array_equal(alone.values("d1")["d1"], expected)
+            other.step(batch(3))
+            other.update({"lr": 0.1})
+            assert alone.values("d1")["d1"].tobytes() != expected.tobytes()
 
 
 @pytest.mark.parametrize(

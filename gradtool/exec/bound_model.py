@@ -138,7 +138,7 @@ class Resident:
         target = self._store.value(name)
         if target is None:
             raise UsageError(
-                f"{SOURCE}: {name!r} is a constant of this session; load the model with another"
+                f"{SOURCE}: {name!r} is a constant of this session; Session.set takes another"
             )
         if target.shape != array.shape:
             raise UsageError(

@@ -166,12 +166,12 @@ class Store:
             self._arena.given[self.key(name)] = lambda: held
 
     def span(self, names: Sequence[str]) -> Any:
-        """State of one type, adjacent in the arena, as one flat array without a copy.
+        """State of one type, adjacent in the arena, by key: one flat array without a copy.
 
         There may be a few bytes between the values.
         """
         arena = self._arena
-        first, last = (arena.layout[self.key(each)] for each in (names[0], names[-1]))
+        first, last = (arena.layout[each] for each in (names[0], names[-1]))
         dtype, width = arena.specs[first.name].dtype, last.offset + last.bytes - first.offset
         count = width // dtype.itemsize
         return self.device.view(arena.memory, first.offset, (count,), dtype, (dtype.itemsize,))

@@ -48,28 +48,16 @@ class Setting(StateAccess):
         self._require_open()
         if not 0 < rate <= 1:
             raise UsageError(f"a rate is above 0 and at most 1, not {rate}")
-        arrays = {name: self._fitting(name, given) for name, given in values.items()}
+        held = {n: v for model in self._models for n, v in model.graph.initializers.items()}
+        arrays = {name: _fitting(name, given, held) for name, given in values.items()}
         if rate != 1:
             arrays = {name: self._toward(name, array, rate) for name, array in arrays.items()}
-        self._replace({name: a for name, a in arrays.items() if self._is_constant(name)})
+        constants = {n: a for n, a in arrays.items() if is_constant(self._home(n), n)}
+        self._replace(constants)
         for name, array in arrays.items():
-            if self._store.holds(name) or not self._is_constant(name):
+            if name not in constants or self._store.holds(name):
                 self._store.set(name, array)
         self._given |= dict.fromkeys(arrays)
-
-    def _fitting(self, name: str, given: Any) -> Any:
-        """A given array in the type of a tensor."""
-        held = {n: v for model in self._models for n, v in model.graph.initializers.items()}
-        if name not in held:
-            near = suggest(name, held) or f"; there are {some(held) or 'none'}"
-            raise UsageError(f"set: no parameter, state or constant {name!r}{near}")
-        value = held[name]
-        array = feeds.in_type_of(value, given, "set")
-        if value.shape is not None and list(array.shape) != list(value.shape):
-            raise UsageError(
-                f"set: {name!r} has shape {list(array.shape)}, the model takes {list(value.shape)}"
-            )
-        return array
 
     def _toward(self, name: str, array: Any, rate: float) -> np.ndarray[Any, Any]:
         """A tensor moved a part of the way to an array."""
@@ -78,9 +66,6 @@ class Setting(StateAccess):
             raise UsageError(f"set: {name!r} is {before.dtype}: only floats go a part of the way")
         moved = before + before.dtype.type(rate) * (as_numpy(array) - before)
         return np.asarray(moved, before.dtype)
-
-    def _is_constant(self, name: str) -> bool:
-        return is_constant(self._home(name), name)
 
     def _replace(self, constants: Mapping[str, Any]) -> None:
         """Have other constants; what was planned with the former ones is planned anew.
@@ -103,3 +88,17 @@ class Setting(StateAccess):
         for resident in self._evaluated.values():
             resident.clear()
         self._evaluated.clear()
+
+
+def _fitting(name: str, given: Any, held: Mapping[str, ir.Value]) -> Any:
+    """A given array in the type of a tensor."""
+    if name not in held:
+        near = suggest(name, held) or f"; there are {some(held) or 'none'}"
+        raise UsageError(f"set: no parameter, state or constant {name!r}{near}")
+    value = held[name]
+    array = feeds.in_type_of(value, given, "set")
+    if value.shape is not None and list(array.shape) != list(value.shape):
+        raise UsageError(
+            f"set: {name!r} has shape {list(array.shape)}, the model takes {list(value.shape)}"
+        )
+    return array
