@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtool.errors import GradtoolWarning
+from gradtool.errors import GradtoolWarning, UsageError
 from gradtool.passes.synchronized import synchronized
 from gradtool.ranks.group import Group
 from gradtool.session import Session
@@ -29,7 +29,7 @@ from gradtool.training.phases import (
     require_all,
     unfrozen_by,
 )
-from gradtool.training.setup import Setup, fitted_to, planned, prepared, sizes_of_part
+from gradtool.training.setup import PLAN_SUFFIX, Setup, fitted_to, planned, prepared, sizes_of_part
 from gradtool.training.sources import Given
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ def prepared_in_phases(
         UsageError: as there, or a glob matches nothing, or its epoch is after the end.
     """
     unfrozen = unfrozen_by(options.unfreeze)
+    if unfrozen and options.plan.endswith(PLAN_SUFFIX):
+        raise UsageError(
+            f"--unfreeze: each phase has a graph of its own, and the plan in {options.plan} is of "
+            "one: name a strategy"
+        )
     recipe = replace(recipe, options=at_last(recipe.options, unfrozen))
     with naming(unfrozen):
         made = prepared(recipe, options, data, evaluate, names, watcher, ranks)

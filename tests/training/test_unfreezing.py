@@ -259,6 +259,7 @@ def test_adapters_come_first_and_what_is_named_later():
         ({"unfreeze": ["w1@2"], "no_grad": ["w1"]}, "--unfreeze w1@2: no parameter"),
         ({"unfreeze": ["w1@5"]}, "--unfreeze w1@5: training ends with epoch 4"),
         ({"unfreeze": ["*@2"]}, "depends on no value to differentiate by"),
+        ({"unfreeze": ["w1@2"], "plan": "made.json"}, "name a strategy"),
         ({"unfreeze": ["w1@2"], "stages": 2}, "stages"),
         ({"unfreeze": ["w1@2"], "shard": "optimizer"}, "shard"),
     ],
