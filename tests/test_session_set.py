@@ -79,6 +79,14 @@ def test_values_have_what_was_set_and_saving_writes_it(net, tmp_path):
         assert (held["mean"].const_value.numpy() == 1).all()
 
 
+def test_a_step_may_set_what_is_frozen_as_well(net):
+    with gt.Session(step_of(net)) as session, gt.Session(step_of(net)) as other:
+        w1 = {"w1": np.ones((6, 5), np.float32)}
+        other.set(w1)
+        assert session.step(batch_of(4) | w1).loss == other.step(batch_of(4)).loss
+        assert list(session.values()) == list(other.values())
+
+
 def test_a_frozen_parameter_of_one_element_is_no_constant(model):
     path = model(LONE, "lone.onnx", **lone_weights())
     step = gt.grad(gt.load(path), loss="mse", wrt=["w1"], optimizer="sgd")

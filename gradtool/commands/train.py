@@ -146,11 +146,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.training.stopping import listening
     from gradtool.training.timeline import Timeline
 
-    sizes = Sizes(
-        options["dims"], options["shapes"], values=options["values"], head=options["head"],
-        seed=options["seed"],
-    )  # fmt: skip
-    asked = meant(call, [model], sizes, options, sized=False)
+    asked = meant(call, [model], _sizes(options), options, sized=False)
     if options["find_lr"]:
         from gradtool.commands import rates
 
@@ -215,6 +211,12 @@ def _trainer(call: Call, asked: Meant, options: dict[str, Any]) -> Trainer:
     gc.freeze()
     gc.enable()
     return Trainer.of(recipe, chosen)
+
+
+def _sizes(options: dict[str, Any]) -> Sizes:
+    """How the model is opened: the batch is an option of training."""
+    names = ("dims", "shapes", "values", "head", "seed")
+    return Sizes(**{name: options[name] for name in names})
 
 
 def _gradient(options: dict[str, Any], chosen: TrainOptions) -> GradOptions:

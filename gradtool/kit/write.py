@@ -81,12 +81,9 @@ def write_kit(
             )  # fmt: skip
         _write_state(parts, made)
         options = _options(made / manifest.STEP)
+        source, beside = _source(parts, made, target)
         numbered = {"schema_version": manifest.SCHEMA_VERSION}
-        if isinstance(parts.source, Path):
-            told = {**numbered, **manifest.document(parts, parts.source, target, options)}
-        else:
-            original = Original(parts.source).save(made / manifest.ORIGINAL)[0]
-            told = {**numbered, **manifest.document(parts, original, made, options)}
+        told = {**numbered, **manifest.document(parts, source, beside, options)}
         text = json.dumps(told, indent=1, allow_nan=False, default=asdict)
         (made / manifest.FILE).write_text(f"{text}\n", encoding="ascii")
         for name in JAVASCRIPT if javascript else ():
@@ -115,6 +112,16 @@ def _is_of_a_kit(name: str) -> bool:
     own = (manifest.FILE, *models, state.FILE, state.FOLDER)
     data = tuple(f"{model}." for model in models)
     return name in own or (name.startswith(data) and name.endswith(".data"))
+
+
+def _source(parts: Parts, made: Path, target: Path) -> tuple[Path, Path]:
+    """The file that a kit is of, and the folder that its path is told from.
+
+    A model with a new head, which is in no file as yet, is written into the kit.
+    """
+    if isinstance(parts.source, Path):
+        return parts.source, target
+    return Original(parts.source).save(made / manifest.ORIGINAL)[0], made
 
 
 def _write_state(parts: Parts, made: Path) -> None:

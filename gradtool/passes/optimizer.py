@@ -80,11 +80,7 @@ def add_updates(
     wide = any(v.dtype == ir.DataType.DOUBLE for v in gradients)
     with op.at(None, stage="update", source="", prefix="update"), op.arithmetic():
         numbers = Numbers(op, setting, ir.DataType.DOUBLE if wide else ir.DataType.FLOAT)
-        groups = {0: numbers}
-        if optimizer.counts(setting):
-            numbers.count = _counted(op, "step", state)
-            for epoch in sorted({asked.epoch_of(t.x.name or "") for t in chosen} - {0}):
-                groups[epoch] = numbers.counting(_counted(op, f"step_of_epoch_{epoch + 1}", state))
+        groups = _groups(numbers, chosen, asked, state) if optimizer.counts(setting) else {}
         rows = given | {x: _by_rows(op, x, gradients[x]) for x, why in whole.items() if why is None}
         limited: dict[ir.Value, Any] = {
             x: rows[x].sums if x in rows else g for x, g in gradients.items()
@@ -104,6 +100,19 @@ def add_updates(
     _record(numbers, asked.optimizer, rows)
     said = [f"--sparse: {x.name} has a whole gradient: {why}" for x, why in whole.items() if why]
     return Added(state, said, of)
+
+
+def _groups(
+    numbers: Numbers, chosen: Sequence[Target], asked: Updates, state: dict[str, str]
+) -> dict[int, Numbers]:
+    """The numbers of parameters by the epoch from which on their steps count."""
+    op = numbers.op
+    numbers.count = _counted(op, "step", state)
+    later = sorted({asked.epoch_of(target.x.name or "") for target in chosen} - {0})
+    return {
+        epoch: numbers.counting(_counted(op, f"step_of_epoch_{epoch + 1}", state))
+        for epoch in later
+    }
 
 
 def _counted(op: Builder, name: str, state: dict[str, str]) -> ir.Value:

@@ -197,7 +197,10 @@ class Session(Setting, Updating, Hooking):
     def _fed(self, batch: Batch) -> Binding:
         """The binding of a step, fed with a batch."""
         self._expect_updates()
-        return self._train.feed(batch)
+        binding = self._train.feed(batch)
+        if not self._shared.isdisjoint(batch):
+            self._given |= {name: None for name in batch if name in self._shared}
+        return binding
 
     def _expect_updates(self) -> None:
         """Expect the updates before a step is bound: this fixes the order of the sums."""
