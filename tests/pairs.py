@@ -138,8 +138,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "train": (
-        [[*MODEL, *DATA, "--steps", "12", "--lr", "0.05"],
-         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.1", "--eval", "test.npz", "--every", "2"]],
+        [[*MODEL, *DATA, "--loss", "ce:y", "--steps", "12", "--lr", "0.05"],
+         [*MODEL, *DATA, "--loss", "ce:y", "--epochs", "3", "--lr", "0.1", "--eval", "test.npz", "--every", "2"]],
         {"evaluate": ["--eval", "made.npz"], "split": ["--split", "25%"],
          "output": ["-o", "other.onnx"],
          "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
