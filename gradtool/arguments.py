@@ -197,7 +197,7 @@ def _fits(value: object, hint: Any) -> bool:  # noqa: C901, PLR0912 - a table of
 
 
 def _words(hint: Any) -> str:
-    """What an annotation asks for."""
+    """The checks of an annotation."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         listed = list(dict.fromkeys(_words(part) for part in parts))

@@ -139,7 +139,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     ),
     "train": (
         [[*MODEL, *DATA, "--loss", "ce:y", "--steps", "12", "--lr", "0.05"],
-         [*MODEL, *DATA, "--loss", "ce:y", "--epochs", "3", "--lr", "0.1", "--eval", "test.npz", "--every", "2"]],
+         [*MODEL, *DATA, "--loss", "ce:y", "--epochs", "3", "--lr", "0.1", "--eval", "test.npz",
+          "--every", "2"]],
         {"evaluate": ["--eval", "made.npz"], "split": ["--split", "25%"],
          "output": ["-o", "other.onnx"],
          "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],

@@ -27,7 +27,7 @@ ABSENT: Mapping[str, Any] = MappingProxyType({})  # not said by a model; {} is s
 
 @dataclass(frozen=True)
 class Location:
-    """Where a tensor that a pass has made belongs in the file, which has none of that name.
+    """The place in the file of a tensor made by a pass under a new name.
 
     It is an attribute of floats or an input of a node.  The attribute has the tensor's columns one
     after the other; `mirrored`: it begins with the opposite of them all.

@@ -115,7 +115,7 @@ def _is_of_a_kit(name: str) -> bool:
 
 
 def _source(parts: Parts, made: Path, target: Path) -> tuple[Path, Path]:
-    """The file that a kit is of, and the folder that its path is told from.
+    """The file of a kit's model, and the base folder of its path.
 
     A model with a new head, which is in no file as yet, is written into the kit.
     """

@@ -1,4 +1,4 @@
-"""Weights that an adapter can stand beside, and the products that read them."""
+"""Weights with room for an adapter, and the products that read them."""
 
 from __future__ import annotations
 

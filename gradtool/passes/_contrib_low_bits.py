@@ -102,7 +102,7 @@ def matmul_bnb4(op: Any, node: Any) -> Sequence[Any]:
 
 
 def gather_block_quantized(op: Any, node: Any) -> Sequence[Any]:
-    """`Gather` of a table `(code - zero) · scale`, of which rows that are looked up are decoded."""
+    """`Gather` of a table `(code - zero) · scale`, decoded by looked-up rows."""
     data, indices, scale, zero = inputs_of(node, 4)
     given, rank = node.attributes, len(data.shape)
     bits = given.get_int("bits", 4) if data.dtype == BYTE else 4

@@ -54,7 +54,7 @@ def scrolled(label: str, table: Table) -> str:
 
 
 def scrolling(label: str, content: str) -> str:
-    """Something of a width of its own, which scrolls across where the page is narrower."""
+    """An element of fixed width, scrolled sideways on narrow pages."""
     named = f'role="region" tabindex="0" aria-label="{shown(label)}"'
     return f'<div class="scroll" {named}>{content}</div>'
 

@@ -1,4 +1,4 @@
-"""What `gradtool predict` prints: outputs, metrics, and a confusion matrix as table and picture."""
+"""Output of `gradtool predict`: outputs, metrics, and a confusion matrix as table and picture."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def is_table(metric: str) -> bool:
 
 
 def predict_json(found: Predictions, files: Mapping[str, int], source: str) -> PredictDocument:
-    """What was computed and written, as a document."""
+    """The predictions and metrics, as a document."""
     return {
         "model": source,
         "examples": found.examples,
@@ -72,7 +72,7 @@ def predict_json(found: Predictions, files: Mapping[str, int], source: str) -> P
 
 
 def lines(found: Predictions, files: Mapping[str, int]) -> Iterator[str]:
-    """What was computed and written, a line each."""
+    """The predictions and metrics, a line each."""
     numbers = {n: v for n, v in found.metrics.items() if not isinstance(v, np.ndarray)}
     told = "".join(f"   {name} {value:.6g}" for name, value in numbers.items())
     yield f"{found.examples} examples{told}"

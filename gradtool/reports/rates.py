@@ -57,7 +57,7 @@ def rates_json(found: Sweep, written: Mapping[str, int], source: str) -> RatesDo
 
 
 def rates_lines(found: Sweep) -> list[str]:
-    """What the losses suggest."""
+    """The rates suggested by the losses."""
     last = number(found.rates[-1])
     ended = f"the loss diverges at {last}" if found.diverged else f"no loss diverges up to {last}"
     told = f"{len(found.rates)} steps: {ended}"

@@ -79,7 +79,7 @@ def is_constant(model: ir.Model, name: str) -> bool:
 
 
 def _common(model: ir.Model) -> dict[str, ir.Value]:
-    """What a model may have in common with another: all but the state of its optimizer."""
+    """The tensors that a model may share: all but the state of its optimizer."""
     held = model.graph.initializers
     return {name: value for name, value in held.items() if not is_only_updated(model, name)}
 

@@ -1,4 +1,4 @@
-"""What a metric keeps of the batches of an evaluation: of any batches it makes the same number."""
+"""States of metrics over the batches of an evaluation: of any batches it makes the same number."""
 
 from __future__ import annotations
 

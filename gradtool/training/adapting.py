@@ -33,7 +33,7 @@ class Adaptation:
 
 
 def adaptation(value: ir.Value, shape: Sequence[int], dtype: np.dtype[Any]) -> Adaptation | None:
-    """What turns an array of a shape to that of an input; None where it fits, or nothing does.
+    """The adapter of an array's shape to that of an input; None where it fits, or nothing does.
 
     Raises:
         ValueError: several do.
@@ -50,7 +50,7 @@ def adaptation(value: ir.Value, shape: Sequence[int], dtype: np.dtype[Any]) -> A
 
 
 def _fits(shape: Sequence[int], dims: Dims) -> bool:
-    """Whether a shape is one of those that dims allow, whatever the number of examples."""
+    """Whether a shape is allowed by dims, whatever the number of examples."""
     return len(shape) == len(dims) and all(
         dim in (None, size) for size, dim in zip(shape[1:], dims[1:], strict=True)
     )
@@ -142,7 +142,7 @@ def is_one_based(value: ir.Value, labels: Array) -> bool:
 
 
 def from_one(value: ir.Value) -> Adaptation:
-    """Labels that begin at 1, as those that begin at 0; the ignored one stays."""
+    """Labels from 1 on as labels from 0 on; the ignored one stays."""
     classes = classes_of(value)
     ignored = None if classes is None else classes.ignored
 

@@ -74,7 +74,7 @@ class AudioFolder:
     def arrays(
         self, takes: InputSpec, names: Mapping[str, str]
     ) -> tuple[dict[str, Any], dict[str, str], list[str], dict[str, Any]]:
-        """Arrays, their names by input, what people should hear, and what a trained file keeps.
+        """Arrays, their names by input, messages, and metadata for a trained file.
 
         Raises:
             UsageError: no input takes recordings, nothing tells their length, or the model was
@@ -120,7 +120,7 @@ class AudioFolder:
         return length
 
     def described(self) -> dict[str, Any]:
-        """What decides the numbers of the examples."""
+        """The fingerprint of the examples' numbers."""
         return {"files": self.found.digest, "rate": self.rate, "seconds": self.options.seconds}
 
 

@@ -60,7 +60,7 @@ class Batches:
         return batch if self.lengths is None else self.lengths.padded(batch)
 
     def _own(self, count: int) -> np.ndarray[Any, Any]:
-        """Which of a batch of `count` examples this rank computes: its share of each part."""
+        """This rank's share of a batch of `count` examples: its share of each part."""
         parts, ranks = self.parts, self.group.size
         if count % (parts * ranks):
             raise UsageError(f"a batch of {count} has no {parts * ranks} parts of the same size")

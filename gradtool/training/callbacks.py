@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Begun:
-    """What is about to be done.
+    """A training about to begin.
 
     Attributes:
         steps: all of them, None where only the data know.

@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read: `progress`, `arrays` that stay in their file, and how far the journal went.
+    """A checkpoint as read: `progress`, `arrays` that stay in their file, the length of the journal.
 
     `of` describes the training that it is of.
     """
@@ -138,7 +138,7 @@ class Folder:
         return self.path / f"{PREFIX}{step:08}"
 
     def _tidy(self, progress: Progress, keep: int) -> None:
-        """Remove what nobody goes back to, and tensors that a process left without their JSON."""
+        """Remove obsolete checkpoints, and tensors left without their JSON."""
         steps = self.steps()
         kept = {*steps[-keep:], *progress.kept}
         for step in steps:
@@ -151,7 +151,7 @@ class Folder:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What the JSON of a checkpoint says; `of` is a mapping.
+    """The contents of a checkpoint's JSON; `of` is a mapping.
 
     Raises:
         UsageError: it is damaged.
@@ -165,7 +165,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def newest(folder: Path) -> dict[str, Any] | None:
-    """What the newest checkpoint in a folder says; None where there is none.
+    """The contents of the newest checkpoint in a folder; None where there is none.
 
     Raises:
         UsageError: it is damaged.
@@ -193,7 +193,7 @@ def best_tables(folder: Path) -> tuple[int, Mapping[str, list[list[int]]]] | Non
 
 @dataclass(frozen=True)
 class Records:
-    """Where a training writes what happened."""
+    """The folder of a training."""
 
     folder: Folder
     journal: Journal

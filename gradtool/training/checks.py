@@ -1,4 +1,4 @@
-"""What numbers of a batch must not be: NaN, or a class or a place that does not exist."""
+"""Bad numbers of a batch: NaN, or a class or a place that does not exist."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Range:
 
 
 def checks_of(inputs: Mapping[str, ir.Value], source: str) -> dict[str, Check]:
-    """What is looked at in each batch, by input; each raises UsageError and names the example."""
+    """The checks of each batch, by input; each raises UsageError and names the example."""
     made: dict[str, Check] = {}
     for name, value in inputs.items():
         if value.dtype is None:
@@ -108,7 +108,7 @@ def has_nan(array: Array) -> bool:
 
 
 def _where(wrong: Array, indices: Indices) -> str:
-    """The first example that is wrong, where one axis has as many as there are examples."""
+    """The first wrong example, given one axis with as many places as examples."""
     axis = next((a for a, size in enumerate(wrong.shape) if size == len(indices)), None)
     if axis is None:
         return ""

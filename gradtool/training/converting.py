@@ -1,4 +1,4 @@
-"""What turns arrays of data to the form and the type of the inputs of a model."""
+"""Conversion of arrays of data to the form and type of a model's inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loss needs to know of a whole batch before its parts are computed: sums of its data."""
+"""Counts of a whole batch that a loss in parts needs first: sums of its data."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Counter:
         return made
 
     def alone(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A batch, with what inputs of a loss are of it alone where it does not say."""
+        """A batch, with the batch-dependent inputs of a loss added if absent."""
         told = all(name in batch for name in self._parts.inputs)
         needs = self._data.takes.inputs if self._resident is None else self._resident.needs()
         if told or any(name not in batch for name in needs):
@@ -112,7 +112,7 @@ class Counter:
 def apart(
     data: BoundDataset, batch: Arrays, count: int, run: Callable[[Arrays, int], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Sums over the examples of a batch, by what gives those of as many as a model takes.
+    """Sums over the examples of a batch, in pieces of the model's batch size.
 
     A batch with fewer is filled up with its last example; so many of them are taken off again.
     """

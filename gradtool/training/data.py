@@ -98,11 +98,11 @@ class BoundDataset:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What each input is called in the data."""
+        """The data's name of each input."""
         return self._names
 
     def targets(self, shifts: Mapping[str, int]) -> dict[str, Target]:
-        """Which integers among the inputs count as labels, and which are ahead by `shifts`."""
+        """The integer inputs that count as labels, and those ahead by `shifts`."""
         return {
             name: Target(found.ignored if (found := range_of(value)) else None, shifts.get(name, 0))
             for name, value in self.takes.inputs.items()
@@ -110,7 +110,7 @@ class BoundDataset:
         }
 
     def copied(self, labels: Collection[str], shifts: Collection[str]) -> list[str]:
-        """What people should hear of labels that are the numbers of another input."""
+        """The warning of labels equal to another input."""
         shapes = (self.takes.inputs[name].shape for name in labels if name in self.takes.inputs)
         if self.examples is None or all(shape is not None and len(shape) < 2 for shape in shapes):
             return []
@@ -123,7 +123,7 @@ class BoundDataset:
         ]  # fmt: skip
 
     def described(self) -> dict[str, Any]:
-        """What tells whether data are the same: types and sizes by name."""
+        """The fingerprint of data: types and sizes by name."""
         if isinstance(self.source, Stream):
             return {"stream": self.source.source}
         found: dict[str, Any] = {
@@ -173,7 +173,7 @@ class BoundDataset:
                 check(self.converter.convert(taken, indices), indices)
 
     def restricted(self, rows: Indices) -> Self:
-        """The same data, of which examples are those of some rows."""
+        """The same data, restricted to some rows."""
         made = copy(self)
         made._rows, made.examples = rows, len(rows)  # noqa: SLF001 - it is one of this class
         made.said = []
@@ -315,7 +315,7 @@ class BoundDataset:
         raise UsageError(f"{self.source.source}: a batch holds no examples")
 
     def _stacked(self, source: Examples) -> tuple[dict[str, Examined], set[str]]:
-        """All arrays, and those of columns that inputs take side by side; which these are."""
+        """All arrays, with the columns of an input put side by side; which these are."""
         arrays: dict[str, Examined] = dict(source.arrays)
         used: set[str] = set()
         for name, of in self._names.items():

@@ -1,4 +1,4 @@
-"""What evaluates a training, and whether its loss can be put together from parts of a batch."""
+"""The evaluator of a training, and whether its loss is a sum over parts of a batch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def require_parts(setup: Setup) -> None:
 
 
 def counter_for(setup: Setup, which: int) -> Counter | None:
-    """What counts ahead of the parts of a batch, where the loss needs it."""
+    """The counter of a whole batch, if the loss needs it."""
     if not setup.graphs.parts.inputs:
         return None
     return Counter(setup.graphs, setup.data[which])
@@ -65,7 +65,7 @@ def of_means(
 def evaluator_for(
     setup: Setup, session: Session, group: Group, place: PipelinePosition | None
 ) -> Evaluator | None:
-    """What evaluates a training, where something is watched."""
+    """The evaluator of a training, if there is something to watch."""
     if not setup.metrics:
         return None
     counter = counter_for(setup, 1) if setup.evaluates_loss else None

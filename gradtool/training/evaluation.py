@@ -82,14 +82,14 @@ class Evaluator:
             metric.rehearse(metric.of_batch(loss, outputs, batch, count))
 
     def _batches(self, rank: int, ranks: int) -> Iterator[Arrays]:
-        """Those that a rank computes."""
+        """The batches of a rank."""
         if self.data.examples is None:
             return islice(self.data.epoch(0), rank, None, ranks)
         order = in_order(self.data.examples, self.size)
         return self.data.batches(islice(order, rank, None, ranks))
 
     def _of_all(self, own: Iterable[list[State]]) -> Iterator[list[State]]:
-        """The states of all batches, in their order, of those that each rank has of its own."""
+        """The states of all batches in order, gathered from the ranks."""
         group = self.everyone or self.group
         if group.size == 1:
             yield from own
@@ -120,7 +120,7 @@ class Evaluator:
     def _run(
         self, batch: Arrays, count: int, counted: Counted | None
     ) -> tuple[float | None, Mapping[str, Any]]:
-        """What a batch gives to the mean loss of all examples, for each of its own; and outputs."""
+        """The terms of a batch in the mean loss of all examples, for each its own; and outputs."""
         given: Arrays = {}
         if counted is not None and self.counter is not None:
             given = self.counter.feeds(counted, self.data.takes.size or count)

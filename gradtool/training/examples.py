@@ -1,4 +1,4 @@
-"""How many examples a model computes at a time, where its inputs leave that open.
+"""The number of examples that a model computes at a time, if its inputs leave it open.
 
 An exporter may write the number of examples that it was shown into a Reshape, an Expand or the
 first state of a recurrent layer, whatever its inputs say.
@@ -45,7 +45,7 @@ def fixed_inside(
 
 
 def _wrong(model: ir.Model, dims: Dims) -> GradtoolError | None:
-    """What does not fit when the symbols of a model have some sizes."""
+    """The mismatch of a model at some sizes of its symbols."""
     try:
         flatten(bound(model, dims) if dims else model, dims=dims)
     except GradtoolError as error:

@@ -18,7 +18,7 @@ NOTHING = "nothing counts in this batch: its labels are ignored, or weigh 0"
 def why(
     graphs: Graphs, data: BoundDataset, batch: Arrays, trained: Mapping[str, np.ndarray[Any, Any]]
 ) -> str | None:
-    """What is said of a batch whose loss is none; empty where nothing is known.
+    """The message about a batch whose loss is not finite; empty where nothing is known.
 
     None where its labels do not count and what is `trained` has no NaN of it: it adds nothing.
     """

@@ -93,7 +93,7 @@ def arena_bytes(graphs: Graphs, dims: Dims, evaluated: Sequence[Dims], kernels: 
 
 
 def beside_arena(memory: int, batch_bytes: int) -> int:
-    """The bytes of a memory that are left for batches and for what a process allocates meanwhile.
+    """The bytes of a memory left for batches and for the allocations of a process.
 
     The interpreter, its libraries and what it holds before the first step are not counted.
     """
@@ -109,7 +109,7 @@ def fitted(
     kernels: Kernels,
     steps: int | None = None,
 ) -> Fit:
-    """What takes the least predicted time of all that fits into `memory` bytes.
+    """The way of least predicted time within `memory` bytes.
 
     A batch takes `batch_bytes` (see `beside_arena`).  Of a step in so many parts of so many
     examples, `step_in` has the graphs, the sizes, and the sizes of its evaluations.  The search is
@@ -152,7 +152,7 @@ def fitted(
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A way to take a step that keeps everything, `kept`, which takes `keeping` bytes."""
+    """The way of keeping everything, `kept`, in `keeping` bytes."""
 
     kept: Candidate
     keeping: int
@@ -196,7 +196,7 @@ def _searched(memory: int, waiting: _Waiting, effort: float, tries: int) -> Cand
 
 @dataclass(frozen=True)
 class _Found:
-    """A plan as it is searched for, the model that has it, and what that takes in the arena."""
+    """A searched plan, its model, and their bytes in the arena."""
 
     planned: Planned
     model: ir.Model
@@ -207,7 +207,7 @@ class _Found:
 def _nearest(
     memory: int, work: Workload, arena: _Arena, beside: int, search: Search, tries: int
 ) -> _Found:
-    """The plan of least work that is found to fit, or the one that takes least if none does.
+    """The found plan of least work within the memory, or of least memory if none fits.
 
     Budgets are of the graph alone; what an arena takes `beside` them differs from plan to plan.  So
     the budget moves by what the arena is off, between those that are known to be too small and too
@@ -239,7 +239,7 @@ def _nearest(
 
 
 class _Arena:
-    """What graphs take in the arena of a session, and how long a step of theirs does."""
+    """Bytes of graphs in the arena of a session, and the time of a step."""
 
     def __init__(
         self, graphs: Graphs, dims: Dims, evaluated: Sequence[Dims], kernels: Kernels

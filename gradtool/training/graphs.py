@@ -39,7 +39,7 @@ _MOST_HASHED = 1 << 32  # bytes of weights that stay as they are
 
 @dataclass(frozen=True)
 class Graphs:
-    """What a step runs.
+    """The graphs of a step.
 
     `update` is there where gradients are added up first.  `model` is `training`'s, or that with
     the memory plan that was asked for; `rate` the input with the learning rate, `first` what that
@@ -69,12 +69,12 @@ class Graphs:
         return (self.rate, *seeds, *draws.values(), *self.parts.inputs)
 
     def drawing(self, seed: int, step: int, part: int) -> dict[str, int]:
-        """What part of a step is fed so that its examples draw what they draw in the whole."""
+        """The inputs that make the draws of a part those of the whole."""
         values = {"seed": seed, "step": step, "part": part}
         return {name: values[what] for what, name in numbers_of(self.training.model).items()}
 
     def scaling(self, scale: float) -> dict[str, np.ndarray[Any, Any]]:
-        """What a step is fed so that the gradient of its loss is `scale`."""
+        """The inputs that make the gradient of the loss `scale`."""
         name = seed_of(self.training.model)
         shapes = {v.name: v.shape for v in self.training.model.graph.inputs}
         shape = None if name is None else shapes[name]
@@ -113,7 +113,7 @@ class Graphs:
         return (self.model, *(() if self.update is None else (self.update,)))
 
     def described(self) -> dict[str, Any]:
-        """What tells whether a checkpoint is of this model, whether a step is one graph or two."""
+        """The fingerprint of a model, the same for a step of one graph or two."""
         graph, info = self.training.model.graph, TrainingInfo.of(self.training.model)
         parameters = {n: v for n, v in graph.initializers.items() if n in self.learns}
         return {
@@ -150,7 +150,7 @@ class Graphs:
         return replace(self, model=model)
 
     def require(self, arrays: Mapping[str, object]) -> None:
-        """Hold what a checkpoint has against what is trained; it may have what is frozen as well.
+        """Hold a checkpoint's tensors against the trained ones; it may have what is frozen as well.
 
         Raises:
             UsageError: it lacks some, or has others.
@@ -197,7 +197,7 @@ class Original:
 
     @classmethod
     def of(cls, graph: ir.Graph) -> Original:
-        """What there is of a graph that no backward was added to."""
+        """The facts of a graph without a backward pass."""
         read = {v for node in graph for v in reads(node)}
         held = {n: v.const_value for n, v in graph.initializers.items() if v in read}
         constants = {name: tensor for name, tensor in held.items() if tensor is not None}
@@ -205,7 +205,7 @@ class Original:
 
 
 class _OnLoss:
-    """Has the loss of a graph computed in parts, where that is asked for, and knows how then."""
+    """Splits the loss of a graph into parts on demand, and records how."""
 
     def __init__(self, takes: InputSpec | None, *, in_parts: bool) -> None:
         self._takes, self._in_parts = takes, in_parts
@@ -236,7 +236,7 @@ def evaluated_in_parts(graphs: Graphs, takes: InputSpec) -> Graphs:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes training graphs of a model, and with which options.
+    """The recipe of training graphs: a model and options.
 
     `said` are lines for people about the model.
     """

@@ -171,7 +171,7 @@ class Images:
         return sum(width * height for width, height in sizes) * self.channels <= HELD
 
     def require_size(self, path: Path, size: tuple[int, int]) -> None:
-        """Refuse an image of a width and a height that is smaller than what is cut out of it.
+        """Refuse an image smaller than its crop.
 
         Raises:
             UsageError: naming the file.
@@ -226,7 +226,7 @@ class ImageFolder:
     def arrays(
         self, takes: InputSpec, names: Mapping[str, str]
     ) -> tuple[dict[str, Any], dict[str, str], list[str], dict[str, Any]]:
-        """Arrays, their names by input, what people should hear, and what a trained file keeps.
+        """Arrays, their names by input, messages, and metadata for a trained file.
 
         Raises:
             UsageError: no input takes images, or nothing tells their size.
@@ -279,7 +279,7 @@ class ImageFolder:
         return size or (cut if crop is None else None), cut
 
     def described(self) -> dict[str, Any]:
-        """What decides the numbers of the examples."""
+        """The fingerprint of the examples' numbers."""
         given = self.options
         return {
             "files": self.found.digest, "size": given.image_size, "crop": given.image_crop,
@@ -309,7 +309,7 @@ def _size_of(path: Path) -> tuple[int, int]:
 
 
 class _named:  # noqa: N801 - a context, in place of a function that yields
-    """What Pillow raises of a file is one line with its name."""
+    """Pillow's errors of a file as one line with its name."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

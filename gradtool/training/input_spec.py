@@ -1,4 +1,4 @@
-"""The inputs of a model that data are for, and the axis along which each has examples."""
+"""The inputs fed by data, and the axis of examples of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradtool.exec import feeds
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a model takes of data: inputs by name, and the axis along which each has examples.
+    """Inputs fed by data, by name, and the axis of examples of each.
 
     `symbol` is what the inputs call the number of examples, `size` that which the model itself
     fixes, None where it is open; `labels` are the inputs that outputs are held against.

@@ -63,7 +63,7 @@ class Once:
 
 
 def again(items: Iterable[Any], epoch: int) -> Iterable[Any]:
-    """An iterable that can be begun anew, told the epoch where it wants to hear of it."""
+    """An iterable that can be restarted, told the epoch if it wants it."""
     for each in (items, getattr(items, "sampler", None)):
         if callable(getattr(each, "set_epoch", None)):
             each.set_epoch(epoch)  # type: ignore[union-attr]
@@ -72,7 +72,7 @@ def again(items: Iterable[Any], epoch: int) -> Iterable[Any]:
 
 @dataclass(frozen=True)
 class Column:
-    """What the examples of a data set have by one name, [examples, ...]."""
+    """One field of the examples of a data set, [examples, ...]."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -145,7 +145,7 @@ class Indexed:
         return items
 
     def described(self) -> dict[str, Any]:
-        """What decides the numbers of the examples, as far as anybody knows."""
+        """The fingerprint of the examples' numbers, as far as anybody knows."""
         return {"dataset": self.source}
 
     def _read(self, inputs: Sequence[str], indices: Indices) -> list[Mapping[str, Any]]:

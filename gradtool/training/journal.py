@@ -1,4 +1,4 @@
-"""What happened, step by step: one JSON object a line, the same bytes for the same training."""
+"""The journal of a training: a JSON object a line, the same bytes for the same training."""
 
 from __future__ import annotations
 

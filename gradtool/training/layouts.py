@@ -133,7 +133,7 @@ def spread_of(part: Shard | None) -> list[int]:
 
 
 def arena_of(train: Plan, update: Plan, graphs: Graphs, part: Shard | None) -> tuple[Layout, int]:
-    """What both halves share, and the bytes of the arena that they lie in."""
+    """Tensors shared by both halves, and their bytes in the arena."""
     assert graphs.update is not None  # noqa: S101 - there are two
     names = frozenset(graphs.model.graph.initializers)
     parts = NO_PARTS if part is None else part.parts
@@ -144,7 +144,7 @@ def arena_of(train: Plan, update: Plan, graphs: Graphs, part: Shard | None) -> t
 
 
 def _exchanged(program: Program, step: Step) -> int:
-    """The bytes of which each rank sends its part in a step that ranks run together; 0 in others.
+    """Bytes sent by each rank in a step of all ranks; 0 in others.
 
     Of a whole gradient a rank gets one part of all, else it gets what all of them have; of rows at
     most those of its indices, and as many gradients go.

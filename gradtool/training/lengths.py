@@ -37,7 +37,7 @@ _SPREAD = 0.1  # of a parameter's size, what is added to it
 
 @dataclass(frozen=True)
 class Lengths:
-    """What batches are padded to: sizes that are `chosen`, or by themselves where there are none.
+    """Padded sizes of batches: sizes that are `chosen`, or by themselves where there are none.
 
     `axes` are those of inputs that are rounded up, by name; `fills` what they are padded with.
     """
@@ -127,7 +127,7 @@ def _told(rounding: _Rounding, found: list[str], made: Lengths) -> Iterator[str]
 
 
 class _Rounding:
-    """What padding does to the gradients of a batch."""
+    """The effect of padding on the gradients of a batch."""
 
     def __init__(self, recipe: Recipe, takes: InputSpec, batch: Arrays) -> None:
         self._recipe, self._takes, self._batch = recipe, takes, batch
@@ -143,7 +143,7 @@ class _Rounding:
         self._model: ir.Model | None = None
 
     def lengths(self, symbols: list[str], chosen: tuple[int, ...]) -> Lengths:
-        """The axes that have some symbols, and what is there beyond the data."""
+        """The axes of some symbols, and the padding beyond the data."""
         axes = {
             name: found for name, dims in self._shapes.items()
             if (found := tuple(axis for axis, dim in enumerate(dims)

@@ -230,7 +230,7 @@ LOGGERS: Mapping[str, type[Logger]] = {each.extra: each for each in (TensorBoard
 
 
 def logger(text: str) -> Logger:
-    """The logger that `NAME` or `NAME:WHERE` means.
+    """The logger named by `NAME` or `NAME:WHERE`.
 
     Raises:
         UsageError: there is no such logger, its extra is missing, or the place is empty.

@@ -322,7 +322,7 @@ class Loop:
         self._saved = self.progress
 
     def kept(self) -> Arrays:
-        """All that is trained, and state, of all ranks together, which ask for it together."""
+        """All trained tensors and state, gathered from all ranks."""
         values = self.session.values(copy=False)
         if self.later:
             values |= self.session.values(*self.later, copy=False)
@@ -335,7 +335,7 @@ class Loop:
         return found
 
     def _everywhere(self) -> Arrays:
-        """What every rank has: all of it, but for state that ranks have pieces of."""
+        """The tensors common to all ranks: all of it, but for state that ranks have pieces of."""
         apart = {*self.graphs.sums, *(self.shard.state if self.shard else ())}
         apart |= self.server.tables.names if self.server else set()
         return {n: v for n, v in self.session.values(copy=False).items() if n not in apart}

@@ -20,7 +20,7 @@ LARGEST = 700.0  # that exp takes
 
 @dataclass(frozen=True)
 class Pairs:
-    """Scores `[M, C]` and what they are held against, of the places that count.
+    """Scores `[M, C]` and their targets, of the places that count.
 
     `labels` are classes `[M]`; or, of scores that are `binary`, 0 or 1 in each of C columns, of
     which those that `count` do.  `activation` is the last operator of the output: Softmax,
@@ -243,7 +243,7 @@ def exp_mean(found: State) -> float | None:
 
 
 def of_loss(*, exponential: bool) -> Accumulator:
-    """What accumulates losses, and perhaps takes the exponential of their mean."""
+    """The accumulator of losses, perhaps with the exponential of their mean."""
     return Sums(exp_mean if exponential else _mean)
 
 

@@ -1,4 +1,4 @@
-"""Folders of a class each, `FOLDER/CLASS/FILE`, and which inputs of a model take what they hold."""
+"""Folders of a class each, `FOLDER/CLASS/FILE`, and the inputs fed by them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ClassFolder:
 
     @property
     def digest(self) -> str:
-        """What tells whether the files are the same: a hash of names and sizes."""
+        """The fingerprint of the files: a hash of names and sizes."""
         found = hashlib.sha256()
         for file in self.files:
             found.update(f"{file.relative_to(self.folder).as_posix()}\0{size_of(file)}\n".encode())
@@ -96,7 +96,7 @@ def sets_of(folder: Path, suffixes: Sequence[str]) -> list[str]:
 def matched(
     takes: InputSpec, names: Mapping[str, str], source: str, what: str, ranks: Sequence[int]
 ) -> tuple[str, dict[str, str]]:
-    """The input that takes `what` is decoded, and what each input takes, by its name.
+    """The input of the decoded `what`, and the data's name of each input.
 
     That is the input that is mapped to it, else the only other one with as many axes as `ranks`;
     of labels it is the one that outputs are held against, else the only one that is left.
@@ -131,7 +131,7 @@ def _only(inputs: Sequence[str], takes: InputSpec, source: str, what: str) -> st
 
 
 def require_classes(takes: InputSpec, source: str, found: Mapping[str, str], count: int) -> str:
-    """What people should hear of so many classes; empty if a model has as many.
+    """The message about the number of classes; empty if a model has as many.
 
     Raises:
         UsageError: the model has fewer.
@@ -145,7 +145,7 @@ def require_classes(takes: InputSpec, source: str, found: Mapping[str, str], cou
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a shape [N, ...] of an input has its channels and the other sizes, None where open."""
+    """The axes of channels and the other sizes of an input [N, ...], None where open."""
 
     axis: int | None
     channels: int | None

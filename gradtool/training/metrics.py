@@ -1,4 +1,4 @@
-"""What an evaluation tells of a model: numbers over all examples, exact for any batches."""
+"""Metrics of an evaluation: numbers over all examples, exact for any batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Target:
-    """Which labels count: not those that are `ignored`; and how many places ahead they are."""
+    """Labels that count: not those that are `ignored`; and how many places ahead they are."""
 
     ignored: int | None = None
     shift: int = 0
@@ -63,7 +63,7 @@ class Metric:
         return self.measure is MEASURES[CONFUSION]
 
     def of_batch(self, loss: float | None, outputs: Arrays, batch: Arrays, count: int) -> State:
-        """What the accumulator takes of a batch of `count` examples.
+        """The operands of the accumulator for a batch of `count` examples.
 
         Raises:
             UsageError: nothing fits the labels, or there is no loss.
@@ -165,7 +165,7 @@ def ranked(texts: Sequence[str]) -> Sequence[str]:
 
 
 def deciding(watched: Sequence[Metric]) -> Metric:
-    """The metric that tells which weights are best: the first one that is a number."""
+    """The metric that chooses the best weights: the first one that is a number."""
     return next(metric for metric in watched if not metric.is_table)
 
 

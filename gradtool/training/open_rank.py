@@ -1,4 +1,4 @@
-"""What a rank of a training takes its steps with: its part of the graphs, and a session of it."""
+"""The session, data and schedules of a rank: its part of the graphs, and a session of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gradtool.training.stages import PipelinePosition, standing
 
 @dataclass(frozen=True)
 class Opened:
-    """What a rank trains with, from where a checkpoint stands or from the beginning.
+    """A rank ready to train, from a checkpoint or from the beginning.
 
     `place` is where it stands in a pipeline, `shard` what it updates of each parameter, `server`
     what others read rows of tables from: each None where the model is not cut like that.
@@ -80,7 +80,7 @@ def open_rank(
 
 
 def begun_of(setup: Setup, progress: Progress, folder: Folder | None) -> Begun:
-    """What people hear of a training before its first step."""
+    """Messages before the first step."""
     recipe = {**setup.described()["recipe"], "steps": setup.steps, "epochs": setup.epochs}
     apart, unset = ("length", "evaluation"), ("None", "()")
     return Begun(
@@ -95,7 +95,7 @@ def begun_of(setup: Setup, progress: Progress, folder: Folder | None) -> Begun:
 
 
 def _gone_on(found: Checkpoint, setup: Setup) -> Progress:
-    """Where a checkpoint stands; a rate that goes by evaluations begins anew where it changes."""
+    """The position of a checkpoint; a changed rate by evaluations begins anew."""
     progress, rates, recipe = found.progress, setup.schedule, found.of["recipe"]
     plateau = progress.plateau if recipe["schedule"] == rates.text else rates.begun()
     if plateau is not None and recipe["lr"] != rates.peak:
@@ -144,7 +144,7 @@ def _device(options: TrainOptions, group: Group) -> str:
 def _server(
     tables: RowTables | None, setup: Setup, session: Session, group: Group, folder: Folder | None
 ) -> RowServer | None:
-    """What other ranks read rows from, where they lie."""
+    """The tables that other ranks read rows from."""
     if tables is None:
         return None
     session.make_ready({**setup.sample(setup.part), **setup.graphs.drawing(0, 0, 0)})

@@ -1,4 +1,4 @@
-"""What training can be asked for, as a record: the command makes its flags of it."""
+"""Options of training, as a record: the command makes its flags of it."""
 
 from __future__ import annotations
 

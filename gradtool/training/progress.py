@@ -1,4 +1,4 @@
-"""Where a training stands, and how a checkpoint says so."""
+"""The position of a training, and its form in a checkpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where training stands.
+    """The position of a training.
 
     `stale` are evaluations since the best one, `skipped` the steps that updated nothing; `scale`
     and `steady` are the dynamic loss scale, and how many steps it has held.  With `due`, the
@@ -63,7 +63,7 @@ class Progress:
 
 
 def progress_of(path: Path, document: Mapping[str, Any]) -> Progress:
-    """Where the document of a checkpoint says that training stands.
+    """The position recorded in a checkpoint's document.
 
     Raises:
         UsageError: it does not say all of it.

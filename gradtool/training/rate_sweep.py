@@ -1,4 +1,4 @@
-"""Which learning rate to take: losses of steps whose rate rises until they diverge.
+"""The learning rate range test: losses of steps whose rate rises until they diverge.
 
 Source: the range test of Smith, "Cyclical Learning Rates for Training Neural Networks"
 (arXiv:1506.01186); smoothing, end and suggestions are those of fastai's `lr_find`.

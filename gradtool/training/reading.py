@@ -1,4 +1,4 @@
-"""Data that are opened and held against what a step takes; and those that are held out of them."""
+"""Data opened and checked against a step's inputs; and those that are held out of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPLIT = 1 << 32  # an epoch that no training has: its order tells what is held 
 
 
 def sources_of(data: Given, evaluate: Given | None, options: TrainOptions) -> list[Source]:
-    """What to train on, and perhaps what to evaluate on.
+    """Training data, and perhaps evaluation data.
 
     Raises:
         UsageError: one cannot be read, or cannot be taken as often as is asked for.

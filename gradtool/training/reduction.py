@@ -1,4 +1,4 @@
-"""Gradients summed over ranks beside backward, in buckets of those that are final together.
+"""Gradients summed over ranks during backward, in buckets final together.
 
 Sums of gradients lie in the arena in the order in which a step is done with them, so that a bucket
 is one piece of it and nothing is copied.  A bucket is on its way as soon as its last sum is final;
@@ -34,7 +34,7 @@ class Reducer:
     def __init__(
         self, group: Group, session: Session, sums: Collection[str], apart: Collection[str] = ()
     ) -> None:
-        """What is `apart`, steps of backward sum themselves, or a rank has for itself."""
+        """Gradients left out of buckets: `apart`, summed by backward itself, or of one rank."""
         self._group, self._session, self._sums = group, session, sums
         self._types = {
             name: dtype for name, dtype in session.stepped.items()
@@ -60,7 +60,7 @@ class Reducer:
             self._pending.append(self._group.add(array))
 
     def between(self) -> None:
-        """Bring forward what is on its way, for a part of the time that a node took."""
+        """Progress the pending sums, for a share of a node's time."""
         if not self._pending:
             return
         start = time.perf_counter()
@@ -113,7 +113,7 @@ def buckets(
 
 
 def require_same(group: Group, values: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:
-    """Hold what was trained against that of the other ranks, by checksums of each array.
+    """Compare trained tensors over the ranks, by checksums of each array.
 
     Raises:
         GradtoolError: some rank has other bits; the first name is in it.

@@ -1,4 +1,4 @@
-"""What can make the last write of a training fail, found before its first step."""
+"""Rehearsal of a training's last write, before its first step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradtool.workloads import lora_files
 
 
 def unmergeable(training: ir.Model) -> list[str]:
-    """The weights of few bits that are adapted, which no adapter can be merged into.
+    """The adapted weights of few bits, into which no adapter can be merged.
 
     Raises:
         ModelError: the file that the model came from is gone, or damaged.

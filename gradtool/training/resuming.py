@@ -1,4 +1,4 @@
-"""What a training that goes on may change, and what stays as its run had it.
+"""Options that a resumed training may change, and those fixed by its run.
 
 A checkpoint is of a training: `recipe`, `data` and `model`.  Of the recipe the rates and the length
 may change between two runs, as may how often is evaluated.  Whichever of these nobody names is that
@@ -21,7 +21,7 @@ FREE = ("lr", "schedule", "warmup", *LENGTH, "every")
 
 
 def _facts(of: Of) -> dict[str, Any]:
-    """What may change, by option."""
+    """The changeable facts, by option."""
     recipe = of.get("recipe")
     recipe = recipe if isinstance(recipe, Mapping) else {}
     evaluation = recipe.get("evaluation")
@@ -33,7 +33,7 @@ def _facts(of: Of) -> dict[str, Any]:
 
 
 def _fixed(of: Of) -> dict[str, Any]:
-    """What may not change."""
+    """The fixed facts."""
     recipe = of.get("recipe")
     if not isinstance(recipe, Mapping):
         return dict(of)
@@ -45,7 +45,7 @@ def _fixed(of: Of) -> dict[str, Any]:
 
 
 def completed(options: TrainOptions, of: Of) -> TrainOptions:
-    """Options with those of a run in place of what nobody has named.
+    """Options completed by those of a run.
 
     Raises:
         UsageError: the run has none of that kind, or its schedule is code, which has to be named.
@@ -68,12 +68,12 @@ def completed(options: TrainOptions, of: Of) -> TrainOptions:
 
 
 def unlike(before: Of, now: Of) -> str:
-    """What differs between two trainings and may not; empty where nothing does."""
+    """Forbidden differences of two trainings; empty where nothing does."""
     return different(_fixed(before), _fixed(now))
 
 
 def changes(before: Of, now: Of) -> str:
-    """What differs and may, for people: `lr 0.001 (0.01 before)`; empty where nothing does."""
+    """Allowed differences of two trainings, for people: `lr 0.001 (0.01 before)`; or nothing."""
     old, new = _facts(before), _facts(now)
     said = [
         f"{name} {_said(new[name])} ({_said(old[name])} before)"

@@ -43,7 +43,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class RowTables:
-    """What ranks have blocks of, and what is of one rank alone.
+    """Tables in blocks over ranks, and tensors of one rank alone.
 
     `bounds` has by parameter or state of a table which rows each rank has, `sums` by table the
     names of its sums and of what says of which rows they are; `apart` is in no checkpoint.
@@ -71,7 +71,7 @@ def tabled(
     graphs: Graphs, updates: Updates, ema: float | None, group: Group, globs: Sequence[str],
     stale: int, dims: Mapping[str, int] | None, micro_batches: int,
 ) -> tuple[Graphs, RowTables]:  # fmt: skip
-    """The graphs of a step in two halves, in which a rank has blocks of the tables that match.
+    """The graphs of a step in two halves, with this rank's blocks of the tables.
 
     `dims` are the sizes of all micro-batches, None where they differ.  Tables that cannot be cut
     are whole on every rank: `said` tells why.
@@ -157,7 +157,7 @@ def _shape(value: ir.Value | None) -> tuple[int, ...]:
 
 
 class RowServer:
-    """The rows of this rank among those of all, where a session has them."""
+    """The rows of this rank among all, for tables in blocks."""
 
     def __init__(
         self, tables: RowTables, group: Group, session: Session, folder: Path | None
@@ -245,7 +245,7 @@ class RowServer:
 
 
 def mapped(folder: Path | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """An array in a file that goes with it, on a disk that has room for all of it.
+    """An array in a temporary file, on a disk with room for all of it.
 
     Who writes to a mapping of a file that has holes is killed when the disk is full.
 

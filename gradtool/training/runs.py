@@ -47,7 +47,7 @@ Rehearse = Callable[[ir.Model, bool], object]
 
 @dataclass(frozen=True)
 class Begun:
-    """What a training goes on from, and where it writes: each None where there is no such thing."""
+    """The checkpoint and the folder of a training: each None where there is no such thing."""
 
     folder: Folder | None = None
     found: Checkpoint | None = None
@@ -56,7 +56,7 @@ class Begun:
 
 @contextmanager
 def held(path: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Keep other trainings out of a folder, which is made where there is none.
+    """Lock a folder against other trainings, made if there is none.
 
     The lock ends with the process that has it.  Not every file system has such.
 

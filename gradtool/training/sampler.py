@@ -13,7 +13,7 @@ Indices = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 @dataclass(frozen=True)
 class Place:
-    """Where training stands in its data: the epoch, and how many batches of it are done."""
+    """The position in the data: the epoch, and how many batches of it are done."""
 
     epoch: int = 0
     batch: int = 0

@@ -126,7 +126,7 @@ class Schedule:
         return f"{self.shape}@{given}" if given else self.shape
 
     def begun(self) -> Plateau | None:
-        """Where a rate stands that goes by evaluations."""
+        """The state of a rate driven by evaluations."""
         return Plateau(self.peak) if self.how.watches else None
 
     @property

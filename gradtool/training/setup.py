@@ -1,4 +1,4 @@
-"""What is known of a training before its first step; all that can be refused is refused here."""
+"""Facts of a training before its first step; all that can be refused is refused here."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Setup:
         return any(m.of_loss for m in self.metrics)
 
     def described(self) -> dict[str, Any]:
-        """What a checkpoint is of: whatever decides the bits of the steps that follow."""
+        """The identity of a checkpoint: whatever decides the bits of the steps that follow."""
         options, rates = self.options, self.schedule
         return {
             "recipe": {
@@ -114,7 +114,7 @@ class Setup:
         return self.options.micro_batches if fixed is None else self.options.batch // fixed
 
     def _evaluation(self) -> dict[str, Any] | None:
-        """What decides which weights are best, and when to stop."""
+        """The choice of the best weights, and early stopping."""
         if not self.metrics:
             return None
         of = self.data[1].described()
@@ -218,7 +218,7 @@ def _read(
 
 
 def _say(graphs: Graphs, read: Sequence[BoundDataset], watcher: Watcher) -> None:
-    """Tell people what data are taken as, and what becomes of updates."""
+    """Report the forms of data, and the fate of updates."""
     fixed, model = read[0].takes.size, graphs.training.model
     settled = model.meta.get(SETTLED, {})
     is_open = any(axis in settled.get(name, ()) for name, axis in read[0].takes.axes.items())

@@ -58,7 +58,7 @@ def _part(array: Array | Stored, part: slice) -> Array:
 
 @dataclass(frozen=True)
 class Shard:
-    """What this rank updates of what all of them do, and where that lies in the arena.
+    """This rank's share of the updates, and its place in the arena.
 
     `own` has the elements of parameters, all of one where it says None: its pieces, or where it has
     none something that another has as well, which nobody takes from it.  `of` has the parameter by
@@ -114,7 +114,7 @@ class Shard:
 def sharded(
     graphs: Graphs, updates: Updates, ema: float | None, group: Group, what: str, stages: int = 1
 ) -> tuple[Graphs, Shard]:
-    """The graphs of a step in two halves, the second of which updates what a rank has.
+    """The graphs of a step in two halves, the second with the updates of a rank.
 
     With `gradients` of `what` a rank has, the first sums those alone.  Graphs of one of several
     `stages` are cut further, among those that have the same.

@@ -1,4 +1,4 @@
-"""What training computes at once, and by which kernels, of what people ask for."""
+"""The batch of a step and its kernels, from options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kernels_for(options: TrainOptions, ranks: int) -> Kernels:
 
 
 def opened_for(model: ir.Model, options: TrainOptions) -> tuple[ir.Model, tuple[str, ...]]:
-    """A model that takes the batch that is asked for, and what to tell people of that.
+    """A model opened to the batch, and the message about it.
 
     A file that is fixed at one example is opened where that is possible.
     """
@@ -88,7 +88,7 @@ def sized(
 def rates_of(
     first: float, options: TrainOptions, steps: int | None, source: str, *, evaluates: bool
 ) -> Schedule:
-    """The learning rates of a training, which begin at `first` where the options name none.
+    """The learning rates of a training, from `first` if the options name none.
 
     Raises:
         UsageError: the schedule needs the number of steps, and data from the source do not tell it;

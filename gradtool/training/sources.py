@@ -1,4 +1,4 @@
-"""Where data come from: files that hold all examples, or what yields batches.
+"""Sources of data: files that hold all examples, or what yields batches.
 
 Nothing is unpickled.  Folders and safetensors files stay on the disk: what a batch needs is read.
 """
@@ -62,7 +62,7 @@ class Examples:
 
 
 class Stream:
-    """What makes the batches of an epoch: `make(epoch)`; of an iterator it does so `once`.
+    """The batches of an epoch: `make(epoch)`; of an iterator it does so `once`.
 
     The first batch may be looked at before it is taken.  `code` is the user's object behind it.
     """
@@ -114,25 +114,25 @@ class Unbound(Protocol):
 
     @property
     def source(self) -> str:
-        """What people call it."""
+        """The name for people."""
 
     def arrays(self, takes: InputSpec, names: Mapping[str, str]) -> Bound:
         """Arrays as a model takes them."""
 
     def described(self) -> dict[str, Any]:
-        """What decides the numbers of the examples."""
+        """The fingerprint of the examples' numbers."""
 
 
 @dataclass(frozen=True)
 class Lazy:
-    """Data that become examples where it is known what a model takes."""
+    """Data that become examples once a model's inputs are known."""
 
     of: Unbound
     classes: Classes = field(default_factory=dict)
 
     @property
     def source(self) -> str:
-        """What people call it."""
+        """The name for people."""
         return self.of.source
 
     def bound(self, takes: InputSpec, names: Mapping[str, str]) -> Examples | Stream:
@@ -271,7 +271,7 @@ def imported(text: str) -> Callable[..., Any]:
 
 
 def _of_python(given: Any, seed: int) -> Source:
-    """What a function returns, a data set with a length, or an iterable of batches."""
+    """The result of a function, a data set with a length, or an iterable of batches."""
     source = getattr(given, "__name__", "data")
     if callable(given) and not isinstance(given, Iterable):
         return _of_function(given, source, seed)
@@ -283,7 +283,7 @@ def _of_python(given: Any, seed: int) -> Source:
 
 
 def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source:
-    """What a function returns: arrays by name, which are all examples, or batches."""
+    """The result of a function: arrays by name, which are all examples, or batches."""
     first = [_called(function, source, 0, seed)]
     if isinstance(first[0], Mapping):
         with user_code(source, function):

@@ -125,7 +125,7 @@ class _Stage:
         )  # fmt: skip
 
     def closing(self, turns: Sequence[Drawn], link: Link, replicas: int) -> list[Interval]:
-        """What follows the turns: its sums are those of all replicas, and it updates.
+        """The tensors behind the turns: its sums are those of all replicas, and it updates.
 
         What these have parts of, they give each other in the end.
         """
@@ -146,7 +146,7 @@ class _Stage:
         ]
 
     def layout(self, cut: Cut, micro_batches: int, replicas: int) -> StageLayout:
-        """What a rank of this stage takes."""
+        """The bytes of a rank of this stage."""
         arena, peak = arena_of(self.train, self.update, self.graphs, self.part)
         of = self.graphs
         gradients = sum(b.bytes for name, b in arena.items() if name in of.sums)

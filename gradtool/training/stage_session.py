@@ -101,7 +101,7 @@ class StageSession(Session):
         )  # fmt: skip
 
     def _evaluating(self, batch: Batch) -> tuple[Resident, bool]:
-        """What evaluates a batch of such sizes, planned if it is the first; and whether a loss."""
+        """The evaluator of a batch of such sizes, planned at its first use; and whether a loss."""
         loss = True
         model = self._inferring(loss=True)
         if any(v.name not in batch for v in feeds.inputs_of(model)):
@@ -130,7 +130,7 @@ class StageSession(Session):
 
 
 class _Both:
-    """Who hears that sums are final, and what leaves for other stages, which comes forward."""
+    """The listener for final sums, and for tensors handed to other stages."""
 
     def __init__(self, settling: Settling | None, line: Line) -> None:
         self._settling, self._line = settling, line

@@ -85,14 +85,14 @@ class StagedLoop(Loop):
         return summed
 
     def kept(self) -> Arrays:
-        """What all stages have trained, on the first one of the first replica; else one's own."""
+        """Trained tensors of all stages, on the first one of the first replica; else one's own."""
         own = super().kept()
         line = self._standing.line
         return own if self._everyone.rank >= line.size else joined(line, own)
 
 
 def joined(line: Group, own: Mapping[str, Array]) -> Arrays:
-    """What all ranks of a line have, on the first; one array after the other goes there."""
+    """The tensors of all ranks of a line, on the first; one array after the other goes there."""
     told = {name: (list(array.shape), array.dtype.name) for name, array in own.items()}
     names = [json.loads(each) for each in line.gather_bytes(json.dumps(told).encode())]
     found = dict(own)

@@ -1,4 +1,4 @@
-"""Where ranks stand in a pipeline, and the graphs of the stage that one of them has.
+"""Ranks of a pipeline, and the graphs of a rank's stage.
 
     rank = replica · stages + stage
 
@@ -37,7 +37,7 @@ Seconds = Callable[[Step], float]  # of a step of a program
 
 @dataclass(frozen=True)
 class PipelinePosition:
-    """Where this rank stands: among all, among those that have its stage, and within its line."""
+    """The position of this rank: among all, among those of its stage, and within its line."""
 
     everyone: Group
     replicas: Group
@@ -55,14 +55,14 @@ class PipelinePosition:
 
 
 def standing(group: Group, stages: int) -> PipelinePosition:
-    """Where a rank stands among all, which have all stages as often."""
+    """The position of a rank among replicas of all stages."""
     replica, stage = divmod(group.rank, stages)
     line = group.part(range(replica * stages, (replica + 1) * stages))
     return PipelinePosition(group, group.part(range(stage, group.size, stages)), line)
 
 
 def require_ranks(ranks: int, stages: int, shard: str, *, sync_batchnorm: bool) -> None:
-    """Refuse ranks that cannot have all stages as often, and what takes replicas without any.
+    """Refuse numbers of ranks unfit for the stages, and options of replicas without any.
 
     Raises:
         UsageError: naming the option.
@@ -99,7 +99,7 @@ def balanced(
 
 
 def line_of(graphs: Graphs, model: ir.Model, seconds: Seconds) -> Line:
-    """What each place of a graph takes; times are those of its steps on numpy's kernels."""
+    """Bytes of each place of a graph; times are those of its steps on numpy's kernels."""
     line = places(model)
     where, forward = line.place, line.forward
     count, homes, bytes_of = len(forward), homes_of(model, forward), Sizes()
@@ -194,7 +194,7 @@ def _of_stage(
 
 
 def evaluated(made: Cut, model: ir.Model, stage: int) -> ir.Model:
-    """One stage of what evaluates a graph that was cut: its nodes are where those of that are.
+    """One stage of a cut evaluation graph: its nodes are where those of that are.
 
     Raises:
         UsageError: some parameter would be read by another stage than that which trains it.

@@ -36,7 +36,7 @@ class Asked(Watcher):
         self.number = number
 
     def pass_on(self) -> None:
-        """Let a signal that was heard do what it would have done, unless somebody still listens."""
+        """Pass a caught signal on, unless somebody still listens."""
         if self.number is not None and _listens is None:
             signal.raise_signal(self.number)
 

@@ -77,7 +77,7 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def classes_of(folder: Path) -> dict[str, tuple[str, ...]]:
-    """The names of classes by column, where a folder that `datasets` saved has them."""
+    """The names of classes by column, from a folder saved by `datasets`."""
     features = _json(folder / _INFO).get("features") if (folder / _INFO).is_file() else None
     found = features.items() if isinstance(features, dict) else ()
     return {
@@ -98,7 +98,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Table:
-    """The columns of a file, its rows, and what reads those of some columns a piece at a time."""
+    """The columns of a file, its rows, and the reader of some columns by pieces."""
 
     schema: Any
     rows: int
@@ -258,7 +258,7 @@ def _array(path: Path, name: str, column: Any) -> Array:
 
 
 def _lists() -> tuple[Callable[[Any], bool], ...]:
-    """What tells columns of lists."""
+    """The test for columns of lists."""
     from pyarrow import types
 
     return types.is_list, types.is_large_list, types.is_fixed_size_list

@@ -1,4 +1,4 @@
-"""What a rank does when: its nodes, what is on its way to others, and its waiting for them.
+"""The timeline of a rank: its nodes, what is on its way to others, and its waiting for them.
 
 Times are measured, so no two timelines are the same.  They count from where all ranks have met,
 which makes clocks of several machines one, to the time that a message takes.
@@ -187,7 +187,7 @@ class Traced(Group):
 
 
 class _Noted:
-    """Something that goes on, noted when somebody sees that it is done."""
+    """An operation in flight, noted when its end is seen."""
 
     def __init__(self, pending: Pending, timeline: Timeline, name: str, start: float) -> None:
         self._pending, self._timeline, self._name, self._start = pending, timeline, name, start

@@ -1,4 +1,4 @@
-"""What a training comes to: its weights, read and written."""
+"""Results of a training: its weights, read and written."""
 
 from __future__ import annotations
 

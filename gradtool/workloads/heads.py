@@ -1,4 +1,4 @@
-"""Which value of a model a new head is put on, and how: `--head NAME:CLASSES`."""
+"""The value under a new head, and how the head is put there: `--head NAME:CLASSES`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _value(model: ir.Model, name: str, text: str) -> ir.Value:
 
 
 def _before_classifier(model: ir.Model, value: ir.Value) -> ir.Value:
-    """The features of the last layer, where a value is what that gives, or its probabilities."""
+    """The features of the last layer, behind a value of its scores or probabilities."""
     for output in model.graph.outputs:
         last = ending(output)
         scores = ending(last.scores) if last.activation else last

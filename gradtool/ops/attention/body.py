@@ -215,7 +215,7 @@ class _Backward:
         return p / op.Max(total, least), bend
 
     def _behind_masks(self, ds: Tensor, at: Tensor | None) -> tuple[Tensor, Mapping[int, Tensor]]:
-        """The gradient of scores before the masks, from that behind them, and those of masks."""
+        """The gradient of scores before the masks, and those of masks."""
         op, form, found = self.op, self.form, {}
         if 2 in self.shown:
             ds = form.by_place(self._plus_shown(ds, 2, at), at, 0.0, turned=True)

@@ -52,7 +52,7 @@ def dequantized(
 
 
 def _around(value: Tensor, axis: int) -> tuple[list[Dim], int, list[Dim]]:
-    """The sizes before an axis, its own, which is known, and those behind it."""
+    """The sizes before an axis, its own known size, and those behind it."""
     sizes = list(value.shape)
     (here,) = ints(sizes[axis : axis + 1])
     return sizes[:axis], here, sizes[axis + 1 :]

@@ -42,7 +42,7 @@ class _Coded:
         return min(rows, max(1, BLOCK // max(1, wide * self.block_size))), wide
 
     def room(self, dtype: DType) -> list[Spec]:
-        """What `decode` works in: numbers of `dtype`, codes, zero points, what groups choose."""
+        """Workspace of `decode`: numbers of `dtype`, codes, zero points, what groups choose."""
         rows, wide = self.at_once
         count = rows * wide * self.block_size
         needed = [Spec((count,), dtype), Spec((count,), BYTE)]

@@ -22,7 +22,7 @@ def _fits(
     x: Spec, codes: Spec, scale: Spec, zero: Spec | None = None, groups: Spec | None = None, *,
     out: Specs, bits: int, block_size: int, size: int, turned: int = 1, values: str = "",
 ) -> bool:  # fmt: skip
-    """Whether types and every size are those that the library goes by."""
+    """Whether the library has a kernel for these types and sizes."""
     in_bytes = zero is not None and zero.dtype == np.uint8
     if not are_floats(x, scale, None if in_bytes else zero, *out) or codes.dtype != np.uint8:
         return False
