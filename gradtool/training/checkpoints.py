@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as read: `progress`, `arrays` that stay in their file, the length of the journal.
+    """A checkpoint as read: `progress`, `arrays` that stay in their file, journal length.
 
     `of` describes the training that it is of.
     """
