@@ -70,7 +70,7 @@ def net(width=16):
 
 SIZES = {
     "dims": ["--dim", "batch=2"], "shapes": ["--shape", "x=3x2x8x8"], "batch": ["--batch", "4"],
-    "values": ["--set", "order=3,2,1,0"],
+    "values": ["--set", "order=3,2,1,0"], "keep_cache": ["--keep-cache"],
 }  # fmt: skip
 HEAD = {"head": ["--head", "h:4"]}
 GRADIENT = {

@@ -58,6 +58,7 @@ class Case:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     batch: int | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    keep_cache: bool = False
     gradient: Mapping[str, Any] = field(default_factory=dict)
     kernels: Mapping[str, Any] = field(default_factory=dict)
     limit: Mapping[str, int] = field(default_factory=dict)
@@ -108,9 +109,11 @@ class Case:
         sizes = {f"shape of {name}": list(shape) for name, shape in self.shapes.items()}
         batch = {} if self.batch is None else {"batch of the first input": self.batch}
         values = {f"value of {name}": value for name, value in self.values.items()}
+        cache = {"keep_cache": True} if self.keep_cache else {}
+        options = {**self.gradient, **sizes, **batch, **values, **cache}
         return {
             "dims": dict(sorted(self.dims.items())),
-            "options": dict(sorted({**self.gradient, **sizes, **batch, **values}.items())),
+            "options": dict(sorted(options.items())),
             "plan": self.plan.text,
             "kernels": self.planned_for,
         }

@@ -70,8 +70,9 @@ def _training(case: Case) -> tuple[ir.Model, Choice, list[str]]:
     from gradtool.workloads.training import training_graph
 
     loaded = load(
-        case.path, dims=case.dims, shapes=case.shapes, batch=case.batch, values=case.values
-    )
+        case.path, dims=case.dims, shapes=case.shapes, batch=case.batch, values=case.values,
+        keep_cache=case.keep_cache,
+    )  # fmt: skip
     if is_training_graph(loaded) and not {"loss", "head_grads"} & case.gradient.keys():
         if case.plan.optimizer != "none":
             require_no_updates(loaded)

@@ -22,20 +22,21 @@ LOSS = ("loss", "labels", "head_grads")  # one choice: which value the gradients
 
 @dataclass(frozen=True)
 class Sizes:
-    """Flags for open sizes: --dim, --shape, --batch, and --set; and a new head with its seed."""
+    """Flags for how a model is opened: sizes, --set, --keep-cache, and a new head with its seed."""
 
     dims: Sequence[str] = ()
     shapes: Sequence[str] = ()
     batch: int | None = None
     values: Sequence[str] = ()
+    keep_cache: bool = False
     head: str | None = None
     seed: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Sizes:
-        """The sizes among the options of a command."""
-        names = ("dims", "shapes", "batch", "values")
-        return cls(**{name: options[name] for name in names})
+        """The flags among the options of a command."""
+        names = ("dims", "shapes", "batch", "values", "head", "keep_cache")
+        return cls(**{name: options[name] for name in names if name in options})
 
 
 UNSIZED = Sizes()
@@ -89,6 +90,7 @@ def meant(
         shapes=[*sizes.shapes, *taken.shapes],
         batch=sizes.batch or taken.batch,
         values=[*sizes.values, *taken.values],
+        keep_cache=sizes.keep_cache or taken.keep_cache,
     )
     return Meant((str(cases[0].path),), merged, {**options, **chosen})
 
@@ -132,12 +134,13 @@ def _sizes(case: Case, given: Sizes, *, sized: bool) -> Sizes:
     """Sizes of a case, as flags, without those on the command line; values at least."""
     values = _flags(case.values, given.values)
     if not sized or given.shapes or given.batch is not None:
-        return Sizes(values=values)
+        return Sizes(values=values, keep_cache=case.keep_cache)
     return Sizes(
         _flags(case.dims, given.dims),
         [f"{name}={'x'.join(map(str, shape))}" for name, shape in case.shapes.items()],
         case.batch,
         values,
+        case.keep_cache,
     )
 
 
@@ -161,7 +164,7 @@ def _say_case(
 ) -> None:
     """Name the case of the sizes and options taken from it."""
     parts = [*sizes.dims, *sizes.shapes, *([f"batch {sizes.batch}"] if sizes.batch else [])]
-    parts += sizes.values
+    parts += [*sizes.values, *["keep-cache"] * sizes.keep_cache]
     parts += [name.replace("_", "-") for name in sorted(options)]
     if parts:
         more = f", the first of {len(cases)}" if len(cases) > 1 else ""

@@ -77,11 +77,6 @@ def command(
     functions: bool,
     portable: bool,
     opset: int | None,
-    head: str | None,
-    dims: tuple[str, ...],
-    shapes: tuple[str, ...],
-    batch: int | None,
-    values: tuple[str, ...],
     form: str,
     **options: Any,
 ) -> None:  # fmt: skip
@@ -92,7 +87,7 @@ def command(
     from gradtool.commands.writing import require_models
     from gradtool.workloads.export import save, save_split
 
-    asked = meant(call, [model], Sizes(dims, shapes, batch, values, head), options, sized=False)
+    asked = meant(call, [model], Sizes.of(options), options, sized=False)
     targets = _targets(asked.source, output, split=split)
     force = require_models(asked.source, targets, external_data, force=force)
     loaded = open_model(call.reporter, asked.source, asked.sizes, opset)

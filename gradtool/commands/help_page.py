@@ -12,7 +12,7 @@ MANY = 20  # options that are read as one list
 # name their title.
 GROUPS = {
     "Data": "data mapped",
-    "Sizes": "batch dims shapes values",
+    "Sizes": "batch dims shapes values keep_cache",
     "Loss and gradients": "",
     "What learns": "",
     "Optimizer": "optimizer",

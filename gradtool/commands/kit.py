@@ -67,11 +67,6 @@ def command(
     plan: str,
     javascript: bool,
     portable: bool,
-    head: str | None,
-    dims: tuple[str, ...],
-    shapes: tuple[str, ...],
-    batch: int | None,
-    values: tuple[str, ...],
     form: str,
     **options: Any,
 ) -> None:  # fmt: skip
@@ -84,7 +79,7 @@ def command(
     from gradtool.errors import UsageError
     from gradtool.kit.write import require_folder, write_kit
 
-    asked = meant(call, [model], Sizes(dims, shapes, batch, values, head), options)
+    asked = meant(call, [model], Sizes.of(options), options)
     if asked.source == "-":
         raise UsageError("a kit is of a model in a file, into which its weights are written back")
     target = output or beside(asked.source, "kit", "")

@@ -61,10 +61,6 @@ def command(
     drop: tuple[str, ...],
     checkpoints: tuple[str, ...],
     explain: str | None,
-    dims: tuple[str, ...],
-    shapes: tuple[str, ...],
-    batch: int | None,
-    values: tuple[str, ...],
     **options: Any,
 ) -> None:  # fmt: skip
     """Drop activations that are cheap to compute, and compute them again in the backward pass.
@@ -84,7 +80,7 @@ def command(
     if len(models) > 1 and not report:
         raise UsageError("several models are for --report")
     chosen = partial(strategies.mirror, policy=policy_named(policy), keep=keep, drop=drop)
-    asked = meant(call, models, Sizes(dims, shapes, batch, values), options)
+    asked = meant(call, models, Sizes.of(options), options)
     planned = asked.options
     if not report and explain is None:
         options["force"] = writing.require_target(asked.source, "mirror", options)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradtool.commands.discovery import UNSIZED, Sizes
 from gradtool.errors import UsageError
+from gradtool.graph.metadata import FORM
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.options import options_of
 
@@ -37,9 +38,12 @@ def open_model(
         opset=opset,
         head=sizes.head,
         seed=sizes.seed,
+        keep_cache=sizes.keep_cache,
     )
     if sizes.head is not None:
         reporter.say(loaded.meta["gradtool.headed"])
+    for line in loaded.meta.get(FORM, ()):
+        reporter.say(line)
     for line in loaded.meta.get("gradtool.left_aside", ()):
         reporter.say(f"left aside: {line}")
     if reporter.verbose:

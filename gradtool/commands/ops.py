@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from gradtool.commands.call import Call, as_command
@@ -25,11 +27,8 @@ def command(
     model: str | None,
     missing: bool,
     template: str | None,
-    dims: tuple[str, ...],
-    shapes: tuple[str, ...],
-    batch: int | None,
-    values: tuple[str, ...],
     form: str,
+    **sizes: Any,
 ) -> None:
     """List the operators that have a gradient rule and a kernel: all, or those of MODEL.
 
@@ -47,7 +46,7 @@ def command(
         else:
             call.reporter.table(operators.registered_table(entries, full=form != "table"), form)
         return
-    rows = operators.uses(open_model(call.reporter, model, Sizes(dims, shapes, batch, values)))
+    rows = operators.uses(open_model(call.reporter, model, Sizes.of(sizes)))
     shown = [row for row in rows if row.lacks] if missing else rows
     if form == "json":
         call.reporter.json(operators.UsesDocument(model=model, operators=shown))

@@ -50,12 +50,18 @@ set_option = click.option(
     help="Make a constant of an input, as in rate=16000; what never runs then is left out.",
 )  # fmt: skip
 
+keep_cache_option = click.option(
+    "--keep-cache", is_flag=True,
+    help="Leave a decoder's key/value caches inputs and outputs; else they are empty.",
+)  # fmt: skip
+
 sizes_without_batch = together(
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
                  help="Give a size to a symbol, wherever it occurs."),
     click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZES",
                  help="Give a shape to an input, as in x=32x3x224x224."),
     set_option,
+    keep_cache_option,
 )  # fmt: skip
 
 head_option = click.option(

@@ -73,7 +73,7 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:
     require_apart(written, [options["data"]])
     if picture is not None and not any(predictions.is_table(each) for each in chosen.metric):
         chosen = replace(chosen, metric=(*chosen.metric, predictions.CONFUSION))
-    sizes = Sizes(options["dims"], options["shapes"], values=options["values"])
+    sizes = Sizes.of({**options, "batch": None})
     asked = meant(call, [model], sizes, options, sized=False)
     predictor = _predictor(call.reporter, asked.source, asked.sizes, chosen, options)
     with call.reporter.bar("predicted", total=predictor.data.examples) as shown:

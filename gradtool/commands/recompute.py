@@ -37,10 +37,6 @@ def command(
     /,
     *,
     model: str | None,
-    dims: tuple[str, ...],
-    shapes: tuple[str, ...],
-    batch: int | None,
-    values: tuple[str, ...],
     **options: Any,
 ) -> None:  # fmt: skip
     """Compute parts of the forward pass again in the backward pass, to fit into less memory.
@@ -59,14 +55,14 @@ def command(
         requirements.require()
     else:
         budgeting.asked({**options, "optimizer": "none"}).plans()
-    asked = meant(call, [model], Sizes(dims, shapes, batch, values), options)
+    asked = meant(call, [model], Sizes.of(options), options)
     planned = asked.options
     if goal not in curves.SHOWN:
         options["force"] = writing.require_target(asked.source, "recompute", options)
         planned = writing.planned_for(planned)
     (opened,) = open_workloads(call, asked.sources, sizes=asked.sizes, options=planned)
     if goal == "max_batch":
-        _require_open(opened, dims, shapes)
+        _require_open(opened, options["dims"], options["shapes"])
     chosen = budgeting.within_limit(
         {**opened.options, "optimizer": opened.counted}, perf_counter() - began
     )

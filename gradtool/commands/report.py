@@ -87,10 +87,6 @@ def command(
     models: tuple[str, ...],
     by: str | None,
     top: int,
-    dims: tuple[str, ...],
-    shapes: tuple[str, ...],
-    batch: int | None,
-    values: tuple[str, ...],
     form: str,
     **options: Any,
 ) -> None:  # fmt: skip
@@ -104,7 +100,7 @@ def command(
     from gradtool.commands.workloads import open_workloads
     from gradtool.reports.memory import plans_table
 
-    sizes = Sizes(dims, shapes, batch, values)
+    sizes = Sizes.of(options)
     if options["ranks"] is not None:
         on_ranks.report(call, models, sizes, options, form)
         return

@@ -215,8 +215,7 @@ def _trainer(call: Call, asked: Meant, options: dict[str, Any]) -> Trainer:
 
 def _sizes(options: dict[str, Any]) -> Sizes:
     """How the model is opened: the batch is an option of training."""
-    names = ("dims", "shapes", "values", "head", "seed")
-    return Sizes(**{name: options[name] for name in names})
+    return replace(Sizes.of({**options, "batch": None}), seed=options["seed"])
 
 
 def _gradient(options: dict[str, Any], chosen: TrainOptions) -> GradOptions:

@@ -37,8 +37,8 @@ class Opened:
     """A model ready to be planned; `dims` are all sizes used, `assumed` the ones nobody gave.
 
     `training` is its training graph with open sizes left open, `gradient` its options, `given`
-    whether it came as one, `values` what inputs were given, `counted` the optimizer whose state
-    counts beside the graph.
+    whether it came as one, `values` what inputs were given, `keep_cache` whether caches stay,
+    `counted` the optimizer whose state counts beside the graph.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Opened:
     given: bool = False
     counted: str = "none"
     values: Mapping[str, object] = field(default_factory=dict)
+    keep_cache: bool = False
 
     @property
     def no_batch(self) -> str:
@@ -84,7 +85,7 @@ class Opened:
 
         if self.name == "-":
             return None, frozenset()
-        loaded = load(self.name, values=self.values)
+        loaded = load(self.name, values=self.values, keep_cache=self.keep_cache)
         return batch_symbol(loaded), frozenset(io.symbols(loaded))
 
     def grown(self) -> Callable[[int], Workload] | None:
@@ -106,6 +107,7 @@ class Opened:
             self.name,
             dims={n: size for n, size in rest.items() if n in known},
             values=self.values,
+            keep_cache=self.keep_cache,
         )
         training = training_of(SILENT, loaded, self.gradient)
         others = {n: rest.get(n, 1) for n in io.symbols(training) if n != symbol}
@@ -167,7 +169,10 @@ def _open(
         raise
     dims = {**loaded.meta.get("gradtool.dims", {}), **assumed}
     values = dict(map(io.parse_set, sizes.values))
-    return Opened(source, training, work, dims, assumed, options, gradient, given, counted, values)
+    return Opened(
+        source, training, work, dims, assumed, options, gradient, given, counted, values,
+        sizes.keep_cache,
+    )  # fmt: skip
 
 
 def _kernels(options: Mapping[str, Any]) -> Kernels:

@@ -18,6 +18,8 @@ ELEMENTS = "pkg.onnx_shape_inference.sym_data"
 
 PREFIX = "gradtool."  # of all notes
 SETTLED = "gradtool.settled"  # in memory: by input, the axes that nodes gave numbers
+FORM = "gradtool.form"  # in memory: lines that say what was changed for training
+ALIASES = "gradtool.aliases"  # in memory: by symbol of the file the size or symbol that it is now
 
 # Of a node.
 STAGE = "gradtool.stage"

@@ -52,13 +52,21 @@ def settle(model: ir.Model, values: Mapping[str, object]) -> list[Known]:
         infer(model)
         branches.take(model)
         prune(model)
-        gone = [v for v in read if v.name not in values and not is_used(v)]
-        for value in gone:
-            model.graph.inputs.remove(value)
-            model.graph.initializers.pop(value.name or "", None)
-        noted |= {value.name or "": None for value in gone}
         record(model, fixed=noted)
+        leave_out(model, [v for v in read if v.name not in values])
     return sizes
+
+
+def leave_out(model: ir.Model, read: Sequence[ir.Value]) -> list[str]:
+    """Remove those of the inputs `read` before that nothing reads any more, and note them."""
+    gone = [value for value in read if not is_used(value)]
+    for value in gone:
+        model.graph.inputs.remove(value)
+        model.graph.initializers.pop(value.name or "", None)
+    if gone:
+        noted = dict.fromkeys(value.name or "" for value in gone)
+        record(model, fixed={**TrainingInfo.of(model).fixed, **noted})
+    return [value.name or "" for value in gone]
 
 
 def _input(model: ir.Model, name: str) -> ir.Value:

@@ -14,6 +14,7 @@ from gradtool.errors import ModelError, OpenSizes, UsageError
 from gradtool.graph import deciding
 from gradtool.graph import walk as graphs
 from gradtool.graph.limits import DEFAULT, Limits
+from gradtool.graph.metadata import ALIASES
 from gradtool.io import expressions, walk
 from gradtool.io.solving import Known, solve
 from gradtool.shapes import is_declared
@@ -125,9 +126,9 @@ def bind(
     Raises:
         UsageError: no such symbol or input, or another size is fixed already.
     """
-    bindings = _by_symbol(model, dims)
+    bindings, summed = _by_symbol(model, dims)
     known = [k for name, sizes in shapes.items() for k in _known(_input(model, name), sizes)]
-    bindings = solve([*told, *known], bindings)
+    bindings = solve([*told, *known, *summed], bindings)
     if batch is not None:
         _bind_batch(model, batch, bindings)
     if bindings:
@@ -145,11 +146,25 @@ def _inputs(model: ir.Model) -> Iterator[ir.Value]:
     return (value for value in model.graph.inputs if value.const_value is None)
 
 
-def _by_symbol(model: ir.Model, dims: Mapping[str, int]) -> dict[str, int]:
-    known = symbols(model)
+def _by_symbol(model: ir.Model, dims: Mapping[str, int]) -> tuple[dict[str, int], Sequence[Known]]:
+    """Sizes by symbol, and those of symbols of the file that are expressions of others now."""
+    known, aliases = symbols(model), model.meta.get(ALIASES, {})
     bindings: dict[str, int] = {}
+    summed: list[Known] = []
     for given, size in dims.items():
-        name = given if given in known else safe_name(given)
+        name = given if given in {*known, *aliases} else safe_name(given)
+        now = aliases.get(name, name)
+        if now is None or now == size:
+            continue
+        if isinstance(now, int):
+            raise UsageError(
+                f"--dim {given}={size}: it is {now}, as caches are empty in training; --keep-cache "
+                "leaves it open"
+            )
+        if now != name and now not in known:
+            summed.append(Known(f"--dim {given}", 0, ir.SymbolicDim(now), size))
+            continue
+        name = now
         if name not in known and deciding.is_inferred(name):
             raise UsageError(
                 f"--dim {given}: no size of an input, but one that inference named: the message "
@@ -158,7 +173,7 @@ def _by_symbol(model: ir.Model, dims: Mapping[str, int]) -> dict[str, int]:
         if name not in known:
             raise UsageError(f"--dim {given}: no such symbol; {_choices('symbols', name, known)}")
         _bind(bindings, name, size, f"--dim {given}")
-    return bindings
+    return bindings, summed
 
 
 def _input(model: ir.Model, name: str) -> ir.Value:

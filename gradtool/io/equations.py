@@ -15,6 +15,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
+from gradtool.graph.composites import DOMAIN
 from gradtool.graph.deciding import is_inferred
 from gradtool.graph.metadata import SETTLED
 from gradtool.graph.names import label
@@ -79,7 +80,7 @@ def _found(model: ir.Model) -> Found:
     order = {name: n for n, name in enumerate(_counted(model))}
     found: Found = {}
     for node in model.graph:  # inner nodes may never run
-        rule = None if node.domain else _RULES.get(node.op_type)
+        rule = _RULES.get(node.op_type) if node.domain in ("", DOMAIN) else None
         if rule is None or all(_is_static(value) for value in node.inputs):
             continue
         for a, b in rule(node, [None if v is None or v.shape is None else list(v.shape)
@@ -226,6 +227,18 @@ def _recurrent(node: ir.Node, shapes: Shapes) -> Iterator[Pair]:
                 yield x[batch], state[batch]
 
 
+def _attention(node: ir.Node, shapes: Shapes) -> Iterator[Pair]:
+    """Batch, heads and sizes of keys and values, of those before and of new ones."""
+    new, past = shapes[1:3], shapes[4:6]
+    heads = node.attributes.get_int("kv_num_heads", 0)
+    for now, before in zip(new, past, strict=False):
+        if not now or not before:
+            continue
+        flat = len(now) == 3 and heads
+        size = now[-1] // heads if flat else now[-1]
+        yield from ((now[0], before[0]), (heads if flat else now[1], before[1]), (size, before[3]))
+
+
 def _is_fed(value: ir.Value | None) -> bool:
     """Whether a value is computed from an input of the model."""
     waiting, seen = [value], {value}
@@ -282,6 +295,7 @@ _RULES: Mapping[str, Callable[[ir.Node, Any], Iterator[Pair]]] = {
     "RMSNormalization": _normalized,
     "Concat": _concat,
     **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(("Attention", "ScaledAttention"), _attention),
     "Reshape": _reshape,
     "Squeeze": _squeeze,
 }

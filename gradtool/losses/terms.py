@@ -20,6 +20,10 @@ from gradtool.text.words import suggest
 
 Wanted = str | Callable[..., Any]
 
+# What a name stands for: a loss, the output it is of by default if there is one, and settings.  A
+# decoder's score is held against the next label.
+ALIASES = {"causal": ("ce", "logits", "shift=1")}
+
 
 @dataclass(frozen=True)
 class Term:
@@ -69,11 +73,22 @@ def term(graph: ir.Graph, wanted: Wanted) -> Term:
     given = None
     if _value_named(graph, rest.partition(":")[2]) is None:
         rest, given = split(rest)
+    rest, given = _plainly(graph, rest, given)
     kind, name = _kind(graph, rest, wanted)
     found = _term(graph, weight, kind, name, rest.partition(":")[0], wanted)
     if given is None:
         return found
     return replace(found, settings=settings(given, kind, found.output, wanted))
+
+
+def _plainly(graph: ir.Graph, text: str, given: str | None) -> tuple[str, str | None]:
+    """A loss and its settings, where it is one of another with a setting of its own."""
+    name, _, output = text.partition(":")
+    if name not in ALIASES or name in kinds():
+        return text, given
+    of, usual, own = ALIASES[name]
+    output = output or (usual if any(v.name == usual for v in graph.outputs) else "")
+    return f"{of}:{output}" if output else of, own if given is None else f"{own},{given}"
 
 
 def _term(graph: ir.Graph, weight: float, kind: Kind, name: str, called: str, wanted: str) -> Term:
@@ -104,7 +119,7 @@ def code_of(wanted: str) -> str | None:
     weighted = _WEIGHTED.fullmatch(wanted)
     name, _, rest = (weighted[2] if weighted else wanted).partition(":")
     path = f"{name}:{re.split('[:@]', rest, maxsplit=1)[0]}"
-    return None if code_in(path) is None or name in kinds() else path
+    return None if code_in(path) is None or name in {*kinds(), *ALIASES} else path
 
 
 def _kind(graph: ir.Graph, text: str, wanted: str) -> tuple[Kind, str]:
@@ -118,10 +133,10 @@ def _kind(graph: ir.Graph, text: str, wanted: str) -> tuple[Kind, str]:
     except UsageError as error:
         raise UsageError(f"--loss {wanted}: {error}") from error
     if formula is None:
-        names = [*kinds(), *(v.name or "" for v in graph.outputs)]
+        names = [*kinds(), *ALIASES, *(v.name or "" for v in graph.outputs)]
         raise UsageError(
             f"--loss {wanted}: neither a value of the model nor a loss "
-            f"({', '.join(kinds())}){suggest(name, names)}"
+            f"({', '.join((*kinds(), *ALIASES))}){suggest(name, names)}"
         )
     return kind_of(formula), output
 

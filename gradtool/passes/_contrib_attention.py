@@ -11,9 +11,13 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError
+from gradtool.graph import walk
+from gradtool.graph.predicates import is_used
 from gradtool.graph.typed import Dim, Node, Tensor, static
-from gradtool.passes._contrib_dense import inputs_of
+from gradtool.passes._contrib_dense import inputs_of, rms_norm
+from gradtool.passes.parameters import ANGLES
 
+WINDOWED = "gradtool.windowed"  # in the meta of an attention: the node that it stands for
 ATTENTION = 23  # the opset of Attention and RotaryEmbedding
 
 
@@ -39,11 +43,9 @@ def rotary_embedding(op: Builder, node: Node) -> Sequence[Tensor]:
 
 
 def _counted(op: Builder, start: Tensor, x: Tensor, axis: int) -> Tensor:
-    """The positions `start, start + 1, …` of each sample, [B, S]."""
+    """The positions `start, start + 1, …` of any sample, [1, S]."""
     length = op.squeeze(op.size_of(x, axis, axis + 1), 0)
-    row = op.unsqueeze(op.Range(0, length, 1) + op.cast(start, ir.DataType.INT64), 0)
-    shape = op.sizes([x.shape[0], x.shape[axis]])
-    return op.Expand(row, shape)
+    return op.unsqueeze(op.Range(0, length, 1) + op.cast(start, ir.DataType.INT64), 0)
 
 
 def _rotated(
@@ -56,8 +58,14 @@ def _rotated(
     size: Dim,
     heads: int,
 ) -> Tensor:
-    """`x` turned by an angle for each position; `heads` is 0 where their number is open."""
+    """`x` turned by an angle for each position, `[B, S]` or `[1, S]` if samples have the same.
+
+    `heads` is 0 where their number is open.
+    """
+    _mark_angles(cos, sin)
     if op.opset >= ATTENTION and isinstance(size, int) and (heads or len(x.shape) == 4):
+        if positions.shape[0] == 1 and x.shape[0] != 1:
+            positions = op.Expand(positions, op.sizes([x.shape[0], 1]))
         return op.RotaryEmbedding(
             x, cos, sin, positions, interleaved=interleaved, rotary_embedding_dim=size,
             num_heads=heads if len(x.shape) == 3 else None,
@@ -81,6 +89,19 @@ def _rotated(
         parts.append(op.slice(x, 3, size, x.shape[3]))
     y = op.concat(parts, 3)
     return y if len(like.shape) == 4 else op.reshape_like(op.transpose(y, [0, 2, 1, 3]), like)
+
+
+def _mark_angles(*tables: Tensor) -> None:
+    """Note the initializers that tables of angles are, or are chosen from: no parameters."""
+    waiting: list[ir.Value | None] = list(tables)
+    while waiting:
+        value = waiting.pop()
+        node = None if value is None else value.producer()
+        if value is not None and value.is_initializer():
+            value.meta[ANGLES] = True
+        elif node is not None and value is not None:
+            waiting += [branch.outputs[value.index() or 0] for branch in walk.subgraphs(node)]
+            waiting += node.inputs
 
 
 def _attention(op: Builder, *inputs: Tensor | None, **attributes: Any) -> Tensor:
@@ -172,18 +193,19 @@ def _padding_mask(
 
 def group_query_attention(op: Builder, node: Node) -> Sequence[Tensor]:
     """Causal attention whose keys serve several queries; the cache holds exactly the past."""
-    names = (*inputs_of(node, 16),)
-    q, k, v, past_k, past_v, _, _, cos, sin, positions, added, *rest = names
+    inputs = inputs_of(node, len(_GROUP_INPUTS))
+    q, k, v, past_k, past_v, _, _, cos, sin, positions, added, *rest = inputs
     given = node.attributes
-    flags = ("smooth_softmax", "sliding_window_cache", "qk_output")
-    if any(value is not None for value in rest) or any(given.get_int(f, 0) > 0 for f in flags):
-        raise refused(node, "it has a quantized or windowed cache, a sink or a norm")
+    _refuse_unsupported(node, inputs)
     heads, groups = given["num_heads"].as_int(), given["kv_num_heads"].as_int()
     if k is None:
         size = q.shape[2] // (heads + 2 * groups)
         q, k, v = op.Split(
             q, op.sizes([heads * size, groups * size, groups * size]), axis=2, outputs=3
         )
+    epsilon = given.get_float("qk_norm_epsilon", 1e-6)
+    for_q, for_k = (given.get_float(f"{name}_norm_epsilon", epsilon) for name in "qk")
+    q, k = _normed(op, q, heads, rest[3], for_q), _normed(op, k, groups, rest[4], for_k)
     if given.get_int("do_rotary", 0):
         if positions is None:
             start = op.constant([0]) if past_k is None else op.size_of(past_k, 2, 3)
@@ -200,7 +222,62 @@ def group_query_attention(op: Builder, node: Node) -> Sequence[Tensor]:
         is_causal=given.get_int("causal", 1) or None, softcap=softcap or None,
         q_num_heads=heads, kv_num_heads=groups,
     )  # fmt: skip
+    if given.get_int("sliding_window_cache", 0):
+        producer = found[0].producer()
+        assert producer is not None  # noqa: S101 - it was emitted here
+        producer.meta[WINDOWED] = node.name
     return tuple(found)
+
+
+_GROUP_INPUTS = (
+    "query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length",
+    "cos_cache", "sin_cache", "position_ids", "attention_bias", "head_sink", "k_scale", "v_scale",
+    "q_norm_weight", "k_norm_weight", "query_seqlens",
+)  # fmt: skip
+_UNSUPPORTED = ("head_sink", "k_scale", "v_scale", "query_seqlens")
+
+
+def _refuse_unsupported(node: Node, inputs: Sequence[Tensor | None]) -> None:
+    """Refuse a GroupQueryAttention with a quantised cache, a sink, or lengths of queries.
+
+    Raises:
+        ModelError: naming the input or the attribute.
+    """
+    given = node.attributes
+    named = zip(_GROUP_INPUTS, inputs, strict=True)
+    found = [name for name, value in named if name in _UNSUPPORTED and value is not None]
+    found += [name for name in ("smooth_softmax", "qk_output") if given.get_int(name, 0) > 0]
+    kinds = ("k_quant_type", "v_quant_type")
+    found += [name for name in kinds if given.get_string(name, "NONE") not in ("NONE", "")]
+    if len(node.inputs) > len(_GROUP_INPUTS):
+        found.append(f"input {len(_GROUP_INPUTS)}")
+    if found:
+        raise refused(node, f"its {found[0]}")
+
+
+def _normed(op: Builder, x: Tensor, heads: int, weight: Tensor | None, epsilon: float) -> Tensor:
+    """`[B, S, heads · size]`, each head by its root mean square, times a weight `[size]`."""
+    if weight is None:
+        return x
+    b, s, width = x.shape
+    by_head = op.reshape(x, [b, s, heads, width // heads])
+    y, _ = rms_norm(op, by_head, weight, -1, epsilon, deviation=False)
+    return op.reshape_like(y, x)
+
+
+def refuse_windowed_caches(graph: ir.Graph) -> None:
+    """Refuse attention whose cache holds a window of keys alone, where it is still read or written.
+
+    Raises:
+        ModelError: naming the node.
+    """
+    for node in graph:
+        held = (*node.inputs[4:6], *(v for v in node.outputs[1:3] if is_used(v)))
+        if WINDOWED in node.meta and any(v is not None for v in held):
+            raise ModelError(
+                f"GroupQueryAttention {node.meta[WINDOWED]!r}: its sliding_window_cache, which is "
+                "supported where the cache is empty (without --keep-cache)"
+            )
 
 
 def _window_mask(

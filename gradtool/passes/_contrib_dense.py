@@ -76,7 +76,7 @@ def skip_layer_norm(op: Any, node: Any) -> Sequence[Any]:
     return [*made, total]
 
 
-def _rms_norm(
+def rms_norm(
     op: Any, x: Any, scale: Any, axis: int, epsilon: float, *, deviation: bool
 ) -> tuple[Any, Any]:
     """`(x / √(mean x² + ε) · scale, 1 / √…)`, with the statistics in single precision."""
@@ -99,12 +99,12 @@ def simplified_layer_norm(op: Any, node: Any) -> Sequence[Any]:
     x, scale = node.inputs[:2]
     axis = node.attributes.get_int("axis", -1)
     epsilon = node.attributes.get_float("epsilon", 1e-5)
-    return _rms_norm(op, x, scale, axis, epsilon, deviation=_reads(node, 1))
+    return rms_norm(op, x, scale, axis, epsilon, deviation=_reads(node, 1))
 
 
 def skip_simplified_layer_norm(op: Any, node: Any) -> Sequence[Any]:
     x, skip, scale, bias = inputs_of(node, 4)
     total = _skipped(x, skip, bias)
     epsilon = node.attributes.get_float("epsilon", 1e-12)
-    y, rstd = _rms_norm(op, total, scale, -1, epsilon, deviation=_reads(node, 2))
+    y, rstd = rms_norm(op, total, scale, -1, epsilon, deviation=_reads(node, 2))
     return [y, None, rstd, total]

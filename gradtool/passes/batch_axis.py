@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import onnx_ir as ir
 
 from gradtool.graph import walk
@@ -99,7 +98,7 @@ class BatchAxis(Batch):
             return FIXED
         if not isinstance(state, Sized):
             return state
-        if state.first is not None and np.array_equal(state.first, state.second):  # type: ignore[arg-type]
+        if batch_sizes.is_same(state):
             return FIXED
         if self.is_count(state):
             return Total("sum")

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.graph import walk
+from gradtool.passes.batch_index import picks_own
 from gradtool.passes.batch_rules import TABLE, linear, only_first, rank_of, rows_of, rule_for
 from gradtool.passes.batch_states import (
     FIXED,
@@ -51,7 +52,7 @@ def reshape(batch: Batch, node: ir.Node, states: list[State]) -> State:
             if o * count * i == size:
                 last = axis == len(new) - 1
                 found.append(replace(state, axis=axis, outer=o, inner=i, own=state.own and (
-                    not last or i == 1)))  # fmt: skip
+                    not last or i == 1 or state.stride > 0)))  # fmt: skip
         before *= size
     if not found:
         raise MixesError("it cuts the axis of examples in other pieces")
@@ -134,7 +135,8 @@ def concat(batch: Batch, node: ir.Node, states: list[State]) -> State:
     if _numbers_first(batch, node) and axis == rank - 1:
         return replace(found[0], own=True)
     if any(s.own for s in found):
-        if axis != rank - 1 or not (isinstance(states[0], Rows) and states[0].own):
+        first = states[0]
+        if axis != rank - 1 or not (isinstance(first, Rows) and first.own and not first.stride):
             raise MixesError("it computes with the numbers of examples")
         return states[0]
     return next((s for s in found if not s.even), found[0])
@@ -156,6 +158,8 @@ def gather(batch: Batch, node: ir.Node, states: list[State]) -> State:
     axis = node.attributes.get_int("axis", 0) % rank_of(batch, node.inputs[0])
     if isinstance(data, Fixed) and isinstance(indices, Rows) and not indices.own:
         return replace(indices, axis=axis + indices.axis)
+    if picks_own(data, indices, axis):
+        return Rows(rows_of(indices).axis)
     if isinstance(data, Rows) and isinstance(indices, Fixed) and data.axis != axis:
         more = rank_of(batch, node.inputs[1]) - 1
         return replace(data, axis=data.axis + (more if data.axis > axis else 0))
@@ -199,7 +203,8 @@ def gather_nd(batch: Batch, node: ir.Node, states: list[State]) -> State:
     batches = node.attributes.get_int("batch_dims", 0)
     last = rank_of(batch, node.inputs[1]) - 1
     if isinstance(data, Rows) and isinstance(indices, Rows):
-        by_number = indices.own and data.axis == 0 and indices.axis < last and not batches
+        by_number = indices.own and not indices.stride and data.axis == 0 and not batches
+        by_number = by_number and indices.axis < last
         by_axis = not indices.own and data.axis == indices.axis < batches
         if (by_number or by_axis) and (data.outer, data.inner) == (indices.outer, indices.inner):
             return replace(indices, own=False)

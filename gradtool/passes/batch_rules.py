@@ -10,6 +10,7 @@ import onnx_ir as ir
 from gradtool.graph import constants
 from gradtool.operators.equations import parse
 from gradtool.ops.formulas import elementwise_operators
+from gradtool.passes.batch_index import flat_index
 from gradtool.passes.batch_states import (
     Batch,
     Fixed,
@@ -63,6 +64,9 @@ def elementwise(batch: Batch, node: ir.Node, states: list[State]) -> State:
     """Rows of each operand beside those of the others."""
     if any(isinstance(s, Total) for s in states):
         return linear(batch, node, states)
+    index = flat_index(batch, node, states)
+    if index is not None:
+        return index
     rank = rank_of(batch, node.outputs[0])
     return beside(batch, zip(node.inputs, states, strict=True), rank)
 

@@ -49,8 +49,15 @@ def sized(batch: Batch, node: ir.Node) -> State | None:
         return None
     found = [_computed(batch, node, second=second) for second in (False, True)]
     if any(each is None for each in found):
+        if all(is_same(s) for s in states if isinstance(s, Sized)):
+            return None  # an operator of values that are the same in every batch
         return Sized(None, None) if _is_a_size(batch, node.outputs[0]) else None
     return Sized(*found)
+
+
+def is_same(state: Sized) -> bool:
+    """Whether numbers are known not to depend on the number of examples."""
+    return state.first is not None and np.array_equal(state.first, state.second)  # type: ignore[arg-type]
 
 
 def _is_a_size(batch: Batch, value: ir.Value) -> bool:

@@ -45,7 +45,7 @@ class Rows:
     """Examples along `axis`, of size `outer · examples · inner`.
 
     `even` rows are alike, or drawn; `own` holds the number of each example, or that first along
-    the last axis.
+    the last axis; times a `stride`, where there is one, and `placed`: plus places below it.
     """
 
     axis: int
@@ -53,6 +53,8 @@ class Rows:
     inner: int = 1
     even: bool = False
     own: bool = False
+    stride: int = 0
+    placed: bool = False
 
 
 @dataclass(frozen=True)

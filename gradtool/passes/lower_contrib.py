@@ -8,13 +8,15 @@ Source: the operators' documentation in onnxruntime (docs/ContribOperators.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.families import CONTRIB as DOMAIN
+from gradtool.graph.metadata import LITERAL
 from gradtool.graph.typed import Node, as_node
 from gradtool.passes import _contrib_attention as attention
 from gradtool.passes import _contrib_dense as dense
@@ -40,15 +42,26 @@ def lower_contrib(model: ir.Model) -> int:
     if not nodes:
         return 0
     op, behind = Builder(model), False
-    for node in everything:
-        if is_contrib(node):
-            replace(op, node, RULES[node.domain, node.op_type])
-            behind = behind or node.op_type in QUANTIZED
-        elif behind and not node.domain and all(map(_is_known, node.inputs)):
-            op.infer(node)  # the library guesses the shapes of unknown operators
+    with literals(model):
+        for node in everything:
+            if is_contrib(node):
+                replace(op, node, RULES[node.domain, node.op_type])
+                behind = behind or node.op_type in QUANTIZED
+            elif behind and not node.domain and all(map(_is_known, node.inputs)):
+                op.infer(node)  # the library guesses the shapes of unknown operators
     if not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
     return len(nodes)
+
+
+@contextmanager
+def literals(model: ir.Model) -> Iterator[None]:
+    """Note the constants that get into a model meanwhile: numbers that nobody trains."""
+    known = set(model.graph.initializers)
+    yield
+    for name, value in model.graph.initializers.items():
+        if name not in known:
+            value.metadata_props[LITERAL] = "1"
 
 
 def _is_known(value: ir.Value | None) -> bool:

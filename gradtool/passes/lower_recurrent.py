@@ -18,7 +18,6 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
-from gradtool.graph.metadata import LITERAL
 from gradtool.graph.typed import Node, Tensor
 from gradtool.operators.activations import Activation, resolve, value
 from gradtool.operators.recurrence import GATES, is_usual
@@ -29,7 +28,7 @@ from gradtool.ops.recurrent.body_shared import (
     padded,
     zero_if_empty,
 )
-from gradtool.passes.lower_contrib import replace
+from gradtool.passes.lower_contrib import literals, replace
 
 
 def lower_recurrent(model: ir.Model) -> int:
@@ -39,12 +38,10 @@ def lower_recurrent(model: ir.Model) -> int:
     """
     nodes = [node for node in walk.nodes(model.graph) if _is_unusual(node)]
     if nodes:
-        op, known = Builder(model), set(model.graph.initializers)
-        for node in nodes:
-            replace(op, node, _scans)
-        for name, value in model.graph.initializers.items():
-            if name not in known:  # bounds and slopes of activations, which nobody trains
-                value.metadata_props[LITERAL] = "1"
+        op = Builder(model)
+        with literals(model):  # bounds and slopes of activations
+            for node in nodes:
+                replace(op, node, _scans)
     return len(nodes)
 
 

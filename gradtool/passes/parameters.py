@@ -77,7 +77,8 @@ def _role(value: ir.Value, written: set[str]) -> Role:
         return Role.INTEGER
     if not value.is_initializer():
         return Role.INPUT
-    place = Role.SCALE if SCALE in value.meta else _place(value)
+    noted = (role for key, role in _NOTED.items() if key in value.meta)
+    place = next(noted, None) or _place(value)
     if place is not None:
         return place
     said = role(value, written)
@@ -161,7 +162,9 @@ _MASKED = -1e9  # or less, or the least number of the type
 
 # --------------------------------------------------------------------------------- places
 
-SCALE = "gradtool.scale"  # in the meta of a scale of integers
+# In the meta of a tensor: a scale of integers; the cosines or sines of positions.
+SCALE, ANGLES = "gradtool.scale", "gradtool.angles"
+_NOTED = {SCALE: Role.SCALE, ANGLES: Role.BUFFER}
 _QUANTISED = {1: Role.SCALE, 2: Role.ZERO_POINT}
 _RUNNING = {3: Role.STATISTIC, 4: Role.STATISTIC}
 _PLACES: Mapping[str, Mapping[int, Role]] = {
@@ -175,6 +178,7 @@ _PLACES: Mapping[str, Mapping[int, Role]] = {
     "QuantizedMatMul": {2: Role.SCALE, 3: Role.ZERO_POINT},
     "QLinearMatMul": dict.fromkeys((1, 4, 6), Role.SCALE),
     "QLinearConv": dict.fromkeys((1, 4, 6), Role.SCALE),
+    "RotaryEmbedding": dict.fromkeys((1, 2), Role.BUFFER),
     "Resize": dict.fromkeys((1, 2, 3), Role.SETTING),
     "NonMaxSuppression": {3: Role.SETTING, 4: Role.SETTING},
     "SoftmaxCrossEntropyLoss": {2: Role.WEIGHING},

@@ -26,9 +26,10 @@ class GradOptions:
     loss: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] = option(
         "texts", "auto", "The loss: a value, or ce, mse, l1, smooth-l1, huber, bce, bce-logits, "
         "nll, kl, focal, dice, focal-logits, dice-logits, triplet, contrastive:a,b, "
-        "distill:student,teacher, mean, sum, or pkg.mod:function; several are added.  Of classes, "
-        "settings are axis, ignore, smoothing, weight, shift and soft, as in "
-        "ce:logits@ignore=0,shift=1; of others with labels examples and mask.",
+        "distill:student,teacher, mean, sum, causal (of a decoder: ce@shift=1), or "
+        "pkg.mod:function; several are added.  Of classes, settings are axis, ignore, smoothing, "
+        "weight, shift and soft, as in ce:logits@ignore=0,shift=1; of others with labels examples "
+        "and mask.",
         metavar="[WEIGHT*]NAME|KIND[:OUTPUT][@KEY=X,...]", shown="auto", group=_LOSS,
         doc="`auto`, the name of a value, `KIND[:OUTPUT][@SETTINGS]` (see `gradtool.losses`), a "
             "function `f(op, y[, labels])` or the path of one, perhaps with `WEIGHT*` before it; "

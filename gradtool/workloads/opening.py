@@ -15,7 +15,8 @@ from gradtool.arguments import Seed, checked
 from gradtool.graph import walk
 from gradtool.graph.defaults import take_defaults
 from gradtool.graph.families import CONTRIB, PREVIEW
-from gradtool.graph.metadata import BARRIER, notes
+from gradtool.graph.metadata import ALIASES, BARRIER, FORM, notes
+from gradtool.graph.predicates import is_used
 from gradtool.graph.prune import prune
 from gradtool.io.definitions import expand_definitions
 from gradtool.io.read import Held
@@ -24,7 +25,10 @@ from gradtool.ops import gradients, kernels
 from gradtool.ops.composites.calls import is_inlined
 from gradtool.shapes import infer
 from gradtool.shapes.inference import register_shapes
+from gradtool.text.words import some
 
+# Last operators of a decoder's cache among the outputs (see `passes.caches`).
+_GROWING = ("Attention", "Cast", "Concat", "Identity", "If", "ScaledAttention", "Transpose")
 SIMPLIFIED = "SimplifiedLayerNormalization"  # which onnxruntime writes in the standard's domain
 
 
@@ -39,6 +43,7 @@ def load(
     opset: int | None = None,
     head: str | None = None,
     seed: Seed = 0,
+    keep_cache: bool = False,
 ) -> ir.Model:
     """A model from a file or from memory, checked, typed and shaped; weights stay on disk.
 
@@ -56,6 +61,8 @@ def load(
         head: `NAME:CLASSES`: a new linear layer on a value, in place of all outputs, for transfer
             learning (docs/training.md).
         seed: that of the numbers in a new head.
+        keep_cache: a decoder's key/value caches stay inputs and outputs; by default they are
+            empty, and their outputs are left out.
 
     Returns:
         The model of onnx-ir.
@@ -75,7 +82,8 @@ def load(
         found = os.fspath(source)
     how: dict[str, Any] = {
         "dims": dims, "shapes": shapes, "batch": batch, "values": values, "opset": opset,
-        "keep_function": _has_rule, "rewrite": partial(_rewrite, batch=batch),
+        "keep_function": _has_rule,
+        "rewrite": partial(_rewrite, batch=batch, keep_cache=keep_cache),
     }  # fmt: skip
     model = io.load(found, **how)
     if head is not None:
@@ -91,13 +99,29 @@ def load(
     return model
 
 
-def _rewrite(model: ir.Model, batch: int | None) -> None:
+def _rewrite(model: ir.Model, batch: int | None, *, keep_cache: bool) -> None:
     """Bring a model into our form, and open a batch fixed at one if another is given.
 
     Raises:
         UsageError: what keeps it from being opened.
     """
-    _fold(model)
+    said = {value.name or "": value.shape for value in model.graph.outputs}
+    read = [value for value in model.graph.inputs if is_used(value)]
+    sizes = io.symbols(model)
+    lowered = _fold(model)
+    lines: Sequence[str] = ()
+    if keep_cache or any(map(_may_be_grown, model.graph.outputs)):
+        from gradtool.passes import caches
+
+        if keep_cache:
+            caches.keep(model, said, inferred=lowered)
+        else:
+            lines = caches.take_as_empty(model, said, inferred=lowered)
+    if lowered:
+        from gradtool.passes._contrib_attention import refuse_windowed_caches
+
+        refuse_windowed_caches(model.graph)
+    _leave_out(model, [v for v in read if v in model.graph.inputs], sizes, lines)
     if batch in (None, 1):
         return
     from gradtool.passes.open_batch import is_fixed_at_one, open_batch
@@ -106,11 +130,36 @@ def _rewrite(model: ir.Model, batch: int | None) -> None:
         open_batch(model)
 
 
-def _fold(model: ir.Model) -> None:
+def _may_be_grown(value: ir.Value) -> bool:
+    """Whether an output may be a cache and what was added, as far as its last node says."""
+    node = value.producer()
+    return node is not None and node.op_type in _GROWING
+
+
+def _leave_out(
+    model: ir.Model, read: Sequence[ir.Value], sizes: Sequence[str], lines: Sequence[str]
+) -> None:
+    """Remove inputs that nothing reads any more, and note it beside other lines for people.
+
+    Lengths of sequences are such: attention hides what comes later.
+    """
+    if any(not is_used(value) for value in read):
+        from gradtool.io.constants import leave_out
+
+        gone = some(leave_out(model, read))
+        lines = (*lines, f"left aside: {gone}: no operator of the training graph reads it")
+    model.meta[FORM] = tuple(lines)
+    if lines:
+        now = io.symbols(model)
+        left = dict.fromkeys(name for name in sizes if name not in now)
+        model.meta[ALIASES] = {**left, **model.meta.get(ALIASES, {})}
+
+
+def _fold(model: ir.Model) -> bool:
     """Put composite calls back, with the sizes left open that were open when they were written.
 
     Nodes that ask for gradients are replaced by them, and operators without a kernel that ONNX
-    defines by others by their definition.
+    defines by others by their definition.  Returns whether operators of onnxruntime were replaced.
     """
     take_defaults(model)
     if any(BARRIER in notes(node) for node in walk.nodes(model.graph)):
@@ -126,12 +175,15 @@ def _fold(model: ir.Model) -> None:
             break
         prune(model)
     found = walk.domains(model.graph)
+    lowered = False
     if CONTRIB in found or any(n.op_type == SIMPLIFIED for n in walk.nodes(model.graph)):
         from gradtool.passes.lower_contrib import is_contrib, lower_contrib
 
         if any(is_contrib(node) for node in walk.nodes(model.graph)):
             infer(model)
             lower_contrib(model)
+            prune(model)
+            lowered = True
     if PREVIEW in found:
         from gradtool.passes.lower_gradient import (
             is_gradient,
@@ -142,6 +194,7 @@ def _fold(model: ir.Model) -> None:
         if any(is_gradient(node) for node in model.graph):
             infer(model)
             publish_gradients(model, lower_gradients(model))
+    return lowered
 
 
 def _has_kernel(domain: str, name: str, version: int) -> bool:

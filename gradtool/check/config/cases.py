@@ -22,7 +22,7 @@ from gradtool.workloads.run_options import KernelOptions
 GRADIENT = {o.key: o for o in options_of(GradOptions).values() if o.key != "optimizer"}
 PLANNED_FOR = {option.key: option for option in options_of(KernelOptions).values()}
 KEYS = (
-    "name", "model", "dims", "shapes", "batch", "set", "plan", "limit", "fail-on",
+    "name", "model", "dims", "shapes", "batch", "set", "keep-cache", "plan", "limit", "fail-on",
     *PLANNED_FOR, *GRADIENT,
 )  # fmt: skip
 LONGEST = 100  # characters of the name of a case
@@ -54,6 +54,7 @@ def cases_of(
         shapes=_shapes(table),
         batch=table.size("batch"),
         values=_values(table),
+        keep_cache=table.flag("keep-cache", default=False),
         gradient=_gradient(table),
         kernels=_kernels(table),
         limit=_limits(table),
