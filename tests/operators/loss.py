@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import case, floats, integers, positive
+from cases import case, fixed, floats, integers, positive
 
 SHAPES = (
     ((4, 3), [0, 2, 1, 2]),
@@ -45,3 +45,18 @@ case(
     floats(70000, low=0, high=1),
     note="blocks",
 )
+
+# Cross-entropy of the scores of a linear layer, whose scores are never whole.
+LINEAR = "ai.gradtool::LinearCrossEntropy"
+for turned in (0, 1):
+    for bias, more in (
+        (None, {}), ((6,), {}), (None, {"scale": 0.5}), ((6,), {"softcap": 1.5, "scale": 2.0}),
+    ):  # fmt: skip
+        given = (4, 3), integers([0, 5, 2, -1]), ((6, 3) if turned else (3, 6)), bias
+        options = {"ignore_index": -1, "transB": turned} | more
+        case(LINEAR, *given, outputs=2, **options)
+        case(LINEAR, *given, outputs=3, even=1, **options)
+        case(LINEAR, *given, fixed(6, low=0.1), outputs=3, even=1, **options)
+case(LINEAR, (3, 2), np.array([1, 0, 4], np.int32), (2, 5), note="int32")
+case(LINEAR, (1100, 2), integers([i * 7 % 1000 for i in range(1100)]), (1000, 2), (1000,),
+     transB=1, note="blocks", gradient=False)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gradtool.ops.costs import cost
@@ -51,3 +52,41 @@ def cross_entropy_grad(
     if dy is not None and reduction == "mean":
         count += samples + 1
     return count + (2 * size(x) + samples if dlog_prob is not None else 0)
+
+
+def _scored(
+    x: Shaped, w: Shaped, bias: Shaped | None, scale: float, softcap: float
+) -> tuple[int, int]:
+    """How many scores there are, and the operations that make them."""
+    scores = size(x) * size(w) // max(x.shape[1], 1) ** 2
+    each = 2 * x.shape[1] + (scale != 1) + (bias is not None) + 3 * (softcap > 0)
+    return scores, scores * each
+
+
+@cost("ai.gradtool::LinearCrossEntropy")
+def linear_cross_entropy(
+    x: Shaped, _labels: Shaped, w: Shaped, bias: Shaped | None = None,
+    weights: Shaped | None = None, *, out: Results, scale: float = 1.0, softcap: float = 0.0,
+    even: int = 0, **_: Any,
+) -> int:  # fmt: skip
+    """`z = cap(scale · x W + bias)`, then `max`, `z - max`, `exp` and a sum of each block."""
+    del out
+    scores, count = _scored(x, w, bias, scale, softcap)
+    share = scores * (2 if weights is not None else 1) if even else 0
+    return count + 4 * scores + share + 5 * x.shape[0]
+
+
+@cost("ai.gradtool::LinearCrossEntropyGrad")
+def linear_cross_entropy_grad(
+    x: Shaped, _labels: Shaped, w: Shaped, bias: Shaped | None, _weights: Shaped | None,
+    _lse: Shaped, _of_all: Shaped, _of_label: Shaped, of_even: Shaped | None = None, *,
+    out: Results, of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, **_: Any,
+) -> int:  # fmt: skip
+    """`dz = of_all · exp(z - lse) - of_label · onehot`, z computed again; two products."""
+    scores, count = _scored(x, w, bias, scale, softcap)
+    there = [i for i, d in zip(of, out, strict=True) if d is not None]
+    products = sum(2 * x.shape[1] * scores for i in there if i < 2)
+    share = 2 * scores if of_even is not None else 0
+    slope = 3 * scores if softcap > 0 else 0
+    rest = (scale != 1) * scores + (2 in there) * scores
+    return count + products + 3 * scores + share + slope + rest + x.shape[0]

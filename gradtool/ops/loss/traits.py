@@ -17,3 +17,9 @@ traits(
     residuals="labels, output, scores, weights",
     onnxruntime="body",
 )
+traits(
+    "ai.gradtool::LinearCrossEntropy",
+    recompute="product",
+    residuals="bias, labels, output 1, W, weights, x",
+)
+traits("ai.gradtool::LinearCrossEntropyGrad", recompute="product")

@@ -1,0 +1,321 @@
+"""Cross-entropy of the scores of a linear layer, a block of classes at a time.
+
+A block holds its classes' scores of all rows: the logarithm of the sum of all powers is found as in
+online softmax, and backward computes each block again.  Each weight is read once a pass, and the
+gradient of each written once, in the end.
+
+Sources: Wijmans et al. 2024 (arXiv:2411.09009); Milakov and Gimelshein 2018 (arXiv:1805.02867).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.graph.specs import Spec
+from gradtool.operators.block_size import at_a_time
+from gradtool.ops.kernels import kernel
+from gradtool.ops.loss.kernel import MOST, SAMPLES
+from gradtool.ops.shared.bounds import within
+from gradtool.ops.shared.sums import accumulator
+from gradtool.ops.shared.types import Array, Arrays, DType
+
+SCORES = 1 << 19  # of a block, where that leaves it as many classes as
+CLASSES = 256  # which keep a product efficient
+EVEN = 32  # classes: blocks are multiples of it
+
+Outputs = Sequence[Spec | None]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Sizes of a linear layer of `rows` inputs of `width` numbers, and its blocks of classes."""
+
+    rows: int
+    width: int
+    classes: int
+    turned: bool
+    dtype: DType
+
+    @staticmethod
+    def of(x: Array | Spec, w: Array | Spec, turned: int) -> Layer:
+        """The layer of operands `x` [N, K] and `w` [K, C], or [C, K] where `turned`."""
+        classes = w.shape[0 if turned else 1]
+        return Layer(*x.shape, classes, bool(turned), accumulator(x.dtype))
+
+    @property
+    def size(self) -> int:
+        """Classes of a block."""
+        most = max(at_a_time(SCORES) // max(self.rows, 1), CLASSES)
+        count = max(-(-self.classes // most), 1)
+        return min(-(-self.classes // count // EVEN) * EVEN, self.classes)
+
+    def blocks(self) -> Iterator[slice]:
+        """The classes of each block."""
+        for start in range(0, self.classes, max(self.size, 1)):
+            yield slice(start, min(start + self.size, self.classes))
+
+    def of_classes(self, w: Array, some: slice) -> Array:
+        """The part of a matrix like the weights that is of some classes, [n, K]."""
+        return w[some] if self.turned else w[:, some].T
+
+
+def _room(n: Layer, x: Array | Spec, spare: int) -> dict[str, Spec]:
+    """Workspace for the scores of a block, and `spare` more of their size."""
+    block = Spec((n.rows * n.size,), n.dtype)
+    room = {"z": block} | {f"spare{i}": block for i in range(spare)}
+    if x.dtype != n.dtype:
+        room |= {"x": Spec((n.rows * n.width,), n.dtype), "w": Spec((n.size * n.width,), n.dtype)}
+    return room
+
+
+def _forward_room(n: Layer, x: Array | Spec, *, even: int) -> dict[str, Spec]:
+    names = ("top", "total", "picked", "stat", *["even"] * even)
+    return _room(n, x, 0) | {name: Spec((n.rows,), n.dtype) for name in names}
+
+
+def _forward_work(
+    x: Spec, _labels: Spec, w: Spec, *_: Spec | None, out: Outputs, even: int = 0, transB: int = 0,
+    **__: Any,
+) -> list[Spec]:  # fmt: skip
+    return list(_forward_room(Layer.of(x, w, transB), x, even=even).values())
+
+
+@kernel("ai.gradtool::LinearCrossEntropy", work=_forward_work)
+def linear_cross_entropy(
+    xp: Any, x: Array, labels: Array, w: Array, bias: Array | None = None,
+    weights: Array | None = None, *, out: Arrays, work: Arrays, scale: float = 1.0,
+    softcap: float = 0.0, ignore_index: int | None = None, even: int = 0, transB: int = 0,
+) -> None:  # fmt: skip
+    """`loss = lse - z[label]`, `lse = log Σ exp z`, and `Σ w (lse - z)` with `even`."""
+    n = Layer.of(x, w, transB)
+    buffers = dict(zip(_forward_room(n, x, even=even), work, strict=True))
+    x = _wide(xp, x, buffers.get("x"))
+    top, total, picked, stat = (buffers[name] for name in ("top", "total", "picked", "stat"))
+    top.fill(np.finfo(n.dtype).min)
+    for name in ("total", "picked", *["even"] * even):
+        buffers[name].fill(0)
+    _check(xp, labels, n.classes, ignore_index)
+    for some in n.blocks():
+        z = _scores(xp, n, some, x, w, bias, buffers, scale)
+        if softcap:
+            _capped(xp, z, softcap)
+        for rows, found, places in _hits(xp, labels, some):
+            part = z[rows]
+            picked[rows] += xp.where(found, xp.take_along_axis(part, places, 1)[:, 0], 0)
+        if even:
+            share = xp.ones(1, n.dtype) if weights is None else weights[some]
+            _add_even(xp, z, share, stat, buffers["even"])
+        _online(xp, z, top, total, stat)
+    loss, lse, spread = (*out, None, None)[:3]
+    xp.log(total, out=total)
+    if loss is not None:
+        xp.subtract(top, picked, out=picked)
+        xp.add(picked, total, out=loss)
+        if ignore_index is not None:
+            xp.copyto(loss, 0, where=labels == ignore_index)
+    xp.add(top, total, out=top)
+    if lse is not None:
+        xp.copyto(lse, top)
+    if spread is not None:
+        xp.multiply(top, n.classes if weights is None else weights.sum(), out=top)
+        xp.subtract(top, buffers["even"], out=spread)
+
+
+def _add_even(xp: Any, z: Array, share: Array, stat: Array, even: Array) -> None:
+    """Add the scores of each row, each class with its share."""
+    if share.size == 1:
+        xp.sum(z, axis=1, out=stat)
+    else:
+        xp.matmul(z, share, out=stat)
+    xp.add(even, stat, out=even)
+
+
+def _online(xp: Any, z: Array, top: Array, total: Array, stat: Array) -> None:
+    """Take a block into the greatest scores and the sums of `exp(z - top)`; z is lost."""
+    xp.max(z, axis=1, out=stat)
+    xp.maximum(stat, top, out=stat)
+    xp.subtract(top, stat, out=top)
+    xp.multiply(total, xp.exp(top, out=top), out=total)
+    xp.copyto(top, stat)
+    xp.exp(xp.subtract(z, top[:, None], out=z), out=z)
+    xp.add(total, xp.sum(z, axis=1, out=stat), out=total)
+
+
+def _backward_room(n: Layer, x: Array | Spec, of: Sequence[int], *, spare: int) -> dict[str, Spec]:
+    room = _room(n, x, spare)
+    if 0 in of:
+        room["part"] = Spec((n.rows * n.width,), n.dtype)
+    if 0 in of and x.dtype != n.dtype:
+        room["dx"] = Spec((n.rows * n.width,), n.dtype)
+    if 1 in of and (x.dtype != n.dtype or not n.turned):
+        room["dw"] = Spec((n.size * n.width,), n.dtype)
+    return room
+
+
+def _spare(softcap: float, of_even: Array | Spec | None) -> int:
+    return int(softcap > 0) + int(of_even is not None)
+
+
+def _backward_work(
+    x: Spec, _labels: Spec, w: Spec, _bias: Spec | None, _weights: Spec | None, _lse: Spec,
+    _of_all: Spec, _of_label: Spec, of_even: Spec | None = None, *, out: Outputs,
+    of: Sequence[int], softcap: float = 0.0, transB: int = 0, **_: Any,
+) -> list[Spec]:  # fmt: skip
+    n, spare = Layer.of(x, w, transB), _spare(softcap, of_even)
+    return list(_backward_room(n, x, wanted(of, out), spare=spare).values())
+
+
+def wanted(of: Sequence[int], out: Sequence[Array | Spec | None]) -> list[int]:
+    """The operands `of` whose gradient has a place."""
+    return [i for i, d in zip(of, out, strict=True) if d is not None]
+
+
+@kernel("ai.gradtool::LinearCrossEntropyGrad", work=_backward_work)
+def linear_cross_entropy_grad(
+    xp: Any, x: Array, labels: Array, w: Array, bias: Array | None, weights: Array | None,
+    lse: Array, of_all: Array, of_label: Array, of_even: Array | None = None, *, out: Arrays,
+    work: Arrays, of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, transB: int = 0,
+) -> None:  # fmt: skip
+    """Gradients by those of (x, W, bias) that are `of`.
+
+    dz = of_all · p - of_label · onehot - of_even · w    p = exp(z - lse)
+    """
+    n, spare = Layer.of(x, w, transB), _spare(softcap, of_even)
+    buffers = dict(zip(_backward_room(n, x, wanted(of, out), spare=spare), work, strict=True))
+    found = dict(zip(of, out, strict=True))
+    dx, dw, dbias = (found.get(i) for i in range(3))
+    x = _wide(xp, x, buffers.get("x"))
+    share = xp.ones(1, n.dtype) if weights is None else weights
+    for some in n.blocks():
+        z = _scores(xp, n, some, x, w, bias, buffers, scale)
+        room = [buffers[f"spare{i}"][: z.size].reshape(z.shape) for i in range(spare)]
+        slope = _capped(xp, z, softcap, room.pop()) if softcap else None
+        _to_gradient(xp, z, _hits(xp, labels, some), (lse, of_all, of_label))
+        if of_even is not None:
+            of_class = share if share.size == 1 else share[some]
+            xp.subtract(z, xp.multiply(of_even[:, None], of_class, out=room[0]), out=z)
+        if slope is not None:
+            xp.multiply(z, slope, out=z)
+        if dbias is not None:
+            _add_columns(xp, z, dbias.reshape(-1)[some])
+        if scale != 1:
+            xp.multiply(z, scale, out=z)
+        if dx is not None:
+            _add_rows(xp, n, some, z, w, dx, buffers)
+        if dw is not None:
+            _put_weights(xp, z, x, n.of_classes(dw, some), buffers.get("dw"))
+    if "dx" in buffers:
+        xp.copyto(dx, buffers["dx"].reshape(dx.shape), casting="unsafe")
+
+
+def _to_gradient(
+    xp: Any, z: Array, hits: Iterator[tuple[slice, Array, Array]], of: Sequence[Array]
+) -> None:
+    """Put `of_all · exp(z - lse) - of_label · onehot` in the place of z."""
+    lse, of_all, of_label = of
+    xp.exp(xp.subtract(z, lse[:, None], out=z), out=z)
+    xp.multiply(z, of_all[:, None], out=z)
+    for rows, found, places in hits:
+        part = z[rows]
+        less = xp.where(found, of_label[rows], 0).astype(z.dtype)
+        part[xp.arange(part.shape[0]), places[:, 0]] -= less
+
+
+def _add_columns(xp: Any, z: Array, out: Array) -> None:
+    """Sums of columns; of many rows by parts, so that rounding errors do not add up."""
+    xp.sum(z[:SAMPLES], axis=0, out=out, dtype=z.dtype)
+    for start in range(SAMPLES, z.shape[0], SAMPLES):
+        out += xp.sum(z[start : start + SAMPLES], axis=0, dtype=z.dtype).astype(out.dtype)
+
+
+def _put_weights(xp: Any, dz: Array, x: Array, out: Array, room: Array | None) -> None:
+    """`dzᵀ x`, the gradient of the weights of a block."""
+    if room is None:
+        xp.matmul(dz.T, x, out=out)
+        return
+    made = room[: out.size].reshape(out.shape)
+    xp.copyto(out, xp.matmul(dz.T, x, out=made), casting="unsafe")
+
+
+def _add_rows(
+    xp: Any, n: Layer, some: slice, dz: Array, w: Array, dx: Array, buffers: Mapping[str, Array]
+) -> None:
+    """Add what a block gives to the gradient of the rows."""
+    total = buffers["dx"].reshape(dx.shape) if "dx" in buffers else dx
+    block = _block(xp, n, w, some, buffers)
+    if some.start == 0:
+        xp.matmul(dz, block, out=total)
+        return
+    part = buffers["part"].reshape(total.shape)
+    xp.add(total, xp.matmul(dz, block, out=part), out=total)
+
+
+def _scores(
+    xp: Any, n: Layer, some: slice, x: Array, w: Array, bias: Array | None,
+    buffers: Mapping[str, Array], scale: float,
+) -> Array:  # fmt: skip
+    """`scale · x W + bias` of all rows for some classes."""
+    count = some.stop - some.start
+    z = buffers["z"][: n.rows * count].reshape(n.rows, count)
+    xp.matmul(x, _block(xp, n, w, some, buffers).T, out=z)
+    if scale != 1:
+        xp.multiply(z, scale, out=z)
+    if bias is not None:
+        xp.add(z, bias.reshape(-1)[some], out=z)
+    return z
+
+
+def _block(xp: Any, n: Layer, w: Array, some: slice, buffers: Mapping[str, Array]) -> Array:
+    """The weights of some classes, [n, K], in the type of scores."""
+    block = n.of_classes(w, some)
+    if "w" not in buffers:
+        return block
+    wide = buffers["w"][: math.prod(block.shape)].reshape(block.shape)
+    xp.copyto(wide, block)
+    return wide
+
+
+def _wide(xp: Any, x: Array, room: Array | None) -> Array:
+    if room is None:
+        return x
+    room = room.reshape(x.shape)
+    xp.copyto(room, x)
+    return room
+
+
+def _capped(xp: Any, z: Array, cap: float, slope: Array | None = None) -> Array | None:
+    """Put `cap · tanh(z / cap)` in the place of z; what its slope is, if there is room for it."""
+    xp.tanh(xp.divide(z, cap, out=z), out=z)
+    if slope is not None:
+        xp.subtract(1, xp.multiply(z, z, out=slope), out=slope)
+    xp.multiply(z, cap, out=z)
+    return slope
+
+
+def _hits(xp: Any, labels: Array, some: slice) -> Iterator[tuple[slice, Array, Array]]:
+    """Some rows at a time, which of their labels are among some classes, and where, [rows, 1]."""
+    step = at_a_time(SAMPLES, MOST)
+    for start in range(0, labels.shape[0], step):
+        rows = slice(start, start + step)
+        places = labels[rows] - some.start
+        found = (places >= 0) & (places < some.stop - some.start)
+        yield rows, found, xp.where(found, places, 0)[:, None]
+
+
+def _check(xp: Any, labels: Array, classes: int, ignored: int | None) -> None:
+    """Refuse a label that is no class."""
+    step = at_a_time(SAMPLES, MOST)
+
+    def wrong() -> UsageError:
+        return UsageError(f"a label is not one of the {classes} classes of the scores")
+
+    for start in range(0, labels.shape[0], step):
+        part = labels[start : start + step]
+        part = part if ignored is None else xp.where(part == ignored, 0, part)
+        within(xp, part, 0, classes, wrong)
