@@ -92,6 +92,11 @@ class GradOptions:
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.", group=_LOSS,
         doc="attention keeps one number per row, and computes probabilities again.")  # fmt: skip
+    fuse_loss: bool = option(
+        "flag", True, "Leave the cross-entropy of many classes as it is written: the scores of all "
+        "rows are there at once, and so is their gradient.", group=_LOSS,
+        doc="the cross-entropy of thousands of classes computes scores a block at a time, and "
+            "again in backward, where nobody else reads them.")  # fmt: skip
     only_loss: bool = option(
         "flag", False, "Return the loss and gradients, not what MODEL returns: what only the loss "
         "reads dies there.", group=_LOSS,

@@ -135,6 +135,8 @@ def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
     loss, cotangents = _rewritten(op, options.on_loss, heads.loss, heads.cotangents, picked.wrt)
     if options.fuse_attention and not again:
         _fuse_attention(op, frozenset((*picked.wrt, *frozen, *barred, *cotangents)))
+    if options.fuse_loss and not again:
+        loss, cotangents = _fuse_loss(op, frozenset((*picked.wrt, *frozen, *barred)), loss, cotangents)
     made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=options.accumulate)
     if loss.value is not None and loss.value not in model.graph.outputs:
         model.graph.outputs.append(loss.value)
@@ -228,6 +230,22 @@ def _fuse_attention(op: Builder, kept: frozenset[ir.Value]) -> None:
         from gradtool.passes.fuse_attention import fuse_attention
 
         fuse_attention(op, kept)
+
+
+def _fuse_loss(
+    op: Builder,
+    kept: frozenset[ir.Value],
+    loss: losses.Loss,
+    cotangents: dict[ir.Value, ir.Value],
+) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
+    """Fuse losses with the layers of their scores; loss and cotangents as they are called now."""
+    if not any(n.op_type in ("LogSoftmax", "SoftmaxCrossEntropyLoss") for n in op.graph):
+        return loss, cotangents
+    from gradtool.passes.fuse_cross_entropy import fuse_cross_entropy
+
+    moved = fuse_cross_entropy(op, kept)
+    value = None if loss.value is None else moved.get(loss.value, loss.value)
+    return replace(loss, value=value), {moved.get(v, v): dy for v, dy in cotangents.items()}
 
 
 def _pick(

@@ -1,0 +1,209 @@
+"""Pattern matching of a linear layer whose scores a loss reads, from the scores back.
+
+    scores = cast, scale, softcap(x W + bias), in another layout of rows
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.graph.constants import integers
+from gradtool.graph.predicates import HALVES
+from gradtool.graph.typed import Tensor, as_tensor
+from gradtool.passes._attention_operands import Operands, dims
+
+_KINDS = ("Add", "Cast", "Div", "Flatten", "Gemm", "Identity", "MatMul", "Mul", "Reshape", "Slice",
+          "Squeeze", "Tanh", "Unsqueeze")  # fmt: skip
+_LAYOUTS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+
+
+@dataclass(frozen=True)
+class Head:
+    """A linear layer: `cap(scale · x W + shift · bias)`, with `layouts` of its rows behind it.
+
+    W is [K, C], or [C, K] where `turned`.  The layouts are nodes, the first one first.
+    """
+
+    x: ir.Value
+    w: ir.Value
+    turned: bool = False
+    bias: ir.Value | None = None
+    scale: float = 1.0
+    shift: float = 1.0
+    softcap: float = 0.0
+    layouts: tuple[ir.Node, ...] = ()
+
+    @property
+    def classes(self) -> int:
+        """The number of scores of a row; 0 where it is not known."""
+        found = dims(self.w)[0 if self.turned else 1]
+        return found if isinstance(found, int) else 0
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows of x, if it is known."""
+        sizes = dims(self.x)[:-1]
+        return math.prod(s for s in sizes if isinstance(s, int)) if _are_known(sizes) else None
+
+    def scaled(self, factor: float) -> Head | None:
+        """The layer times a factor; behind a cap that must be above 0."""
+        if self.softcap:
+            return None if factor <= 0 else self._capped_by(self.softcap * factor)
+        return replace(self, scale=self.scale * factor, shift=self.shift * factor)
+
+    def _capped_by(self, cap: float) -> Head:
+        """The layer with another cap, and the same slope of the tanh: that of `u / c`."""
+        ratio = cap / self.softcap
+        return replace(
+            self, softcap=cap, scale=self.scale * ratio, shift=self.shift * ratio
+        )
+
+    def capped(self) -> Head | None:
+        """The tanh of the layer."""
+        return None if self.softcap else replace(self, softcap=1.0)
+
+    def biased(self, bias: ir.Value) -> Head | None:
+        """The layer with a bias, if it had none."""
+        free = not self.softcap and self.bias is None
+        return replace(self, bias=bias, shift=1.0) if free else None
+
+
+def head_of(look: Operands, scores: ir.Value | None, reader: ir.Node) -> Head | None:
+    """The linear layer whose scores, classes last, `reader` alone reads; None where it is none."""
+    node = look.maker(scores, *_KINDS)
+    if scores is None or node is None or look.only_reader(scores) is not reader:
+        return None
+    match node.op_type:
+        case "MatMul":
+            return _product(look, *node.inputs)
+        case "Gemm":
+            return _gemm(look, node)
+        case "Add":
+            a, b = node.inputs
+            return _added(look, node, a, b) or _added(look, node, b, a)
+    found = head_of(look, _operand(look, node), node)
+    if found is None:
+        return None
+    match node.op_type:
+        case "Mul" | "Div":
+            scaled = look.factor(node)
+            return None if scaled is None else found.scaled(scaled[1])
+        case "Tanh":
+            return found.capped()
+        case "Cast":
+            same = dims(scores) == dims(node.inputs[0]) if node.inputs[0] is not None else False
+            return found if same and _widens(node) else None
+        case "Identity":
+            return found
+        case "Slice":
+            return replace(found, layouts=(*found.layouts, node)) if _cuts_rows(node) else None
+    return replace(found, layouts=(*found.layouts, node)) if _keeps_classes(node) else None
+
+
+def _operand(look: Operands, node: ir.Node) -> ir.Value | None:
+    """The scores among the operands of a node."""
+    if node.op_type not in ("Mul", "Div"):
+        return node.inputs[0]
+    scaled = look.factor(node)
+    return None if scaled is None else scaled[0]
+
+
+def _product(
+    look: Operands, x: ir.Value | None, w: ir.Value | None, *, turned: bool = False
+) -> Head | None:
+    """`x W`, the W before it was transposed."""
+    if x is None or w is None or len(dims(w)) != 2 or len(dims(x)) < 2 or x.dtype != w.dtype:
+        return None
+    before = look.maker(w, "Transpose")
+    if before is not None and before.inputs[0] is not None:
+        w, turned = before.inputs[0], not turned
+    width = dims(w)[1 if turned else 0]
+    known = isinstance(width, int) and dims(x)[-1] == width
+    return Head(x, w, turned) if known else None
+
+
+def _gemm(look: Operands, node: ir.Node) -> Head | None:
+    """`alpha · x W + beta · bias`, the bias one for all rows."""
+    x, w, c = (*node.inputs, None)[:3]
+    said = node.attributes
+    found = _product(look, x, w, turned=bool(said.get_int("transB", 0)))
+    if found is None or said.get_int("transA", 0):
+        return None
+    found = replace(found, scale=said.get_float("alpha", 1.0))
+    if c is None:
+        return found
+    shift = said.get_float("beta", 1.0)
+    return replace(found, bias=c, shift=shift) if _is_bias(c, found.classes) else None
+
+
+def _added(
+    look: Operands, node: ir.Node, scores: ir.Value | None, bias: ir.Value | None
+) -> Head | None:
+    """Scores and a bias, one for all rows."""
+    found = head_of(look, scores, node) if bias is not None and scores is not None else None
+    if found is None or bias is None or scores is None or dims(scores) != dims(node.outputs[0]):
+        return None
+    return found.biased(bias) if _is_bias(bias, found.classes) and not found.layouts else None
+
+
+def _is_bias(bias: ir.Value, classes: int) -> bool:
+    sizes = dims(bias)
+    return bool(sizes) and sizes[-1] == classes and all(size == 1 for size in sizes[:-1])
+
+
+def _widens(node: ir.Node) -> bool:
+    """Whether a cast is to float32 from half precision, or to the same type."""
+    before = None if node.inputs[0] is None else node.inputs[0].dtype
+    after = node.outputs[0].dtype
+    return before == after or (before in HALVES and after == ir.DataType.FLOAT)
+
+
+def _cuts_rows(node: ir.Node) -> bool:
+    """Whether a Slice leaves every row whole."""
+    rank = len(dims(node.outputs[0]))
+    axes = integers(node.inputs[3]) if len(node.inputs) > 3 else None
+    return axes is not None and all(axis % rank != rank - 1 for axis in axes)
+
+
+def _keeps_classes(node: ir.Node) -> bool:
+    """Whether a layout leaves every row together."""
+    before, after = (dims(v) if v is not None else [] for v in (node.inputs[0], node.outputs[0]))
+    return len(before) > 0 < len(after) and before[-1] == after[-1] != 1
+
+
+def _are_known(sizes: Sequence[object]) -> bool:
+    return all(isinstance(size, int) for size in sizes)
+
+
+def rows_of(look: Operands, head: Head) -> Tensor:
+    """The inputs [N, K] of a layer, one row for each row of scores."""
+    op, x = look.op, as_tensor(head.x)
+    width = dims(x)[-1]
+    cuts = [i for i, node in enumerate(head.layouts) if node.op_type == "Slice"]
+    for node in head.layouts[: cuts[-1] + 1 if cuts else 0]:
+        if node.op_type == "Slice":
+            x = op.Slice(x, *node.inputs[1:])
+        else:
+            x = op.reshape(x, [*dims(node.outputs[0])[:-1], width])
+    return op.reshape(x, [-1, width])
+
+
+def bias_of(look: Operands, head: Head) -> Tensor | None:
+    """The bias [C] of a layer, scaled."""
+    if head.bias is None:
+        return None
+    bias = look.op.reshape(as_tensor(head.bias), [head.classes])
+    return bias if head.shift == 1 else bias * head.shift
+
+
+def scale_of(look: Operands, head: Head, x: Tensor) -> tuple[Tensor, float, float]:
+    """Rows, scale and cap, the scale in the rows where single precision has it not."""
+    scale, cap = head.scale, head.softcap
+    if float(np.float32(scale)) != scale and x.dtype == ir.DataType.DOUBLE:
+        return x * scale, 1.0, cap
+    return x, float(np.float32(scale)), float(np.float32(cap))
