@@ -1,6 +1,6 @@
 """Pattern matching of a linear layer whose scores a loss reads, from the scores back.
 
-    scores = cast, scale, softcap(x W + bias), in another layout of rows
+scores = cast, scale, softcap(x W + bias), in another layout of rows
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from gradtool.passes._attention_operands import Operands, dims
 
 _KINDS = ("Add", "Cast", "Div", "Flatten", "Gemm", "Identity", "MatMul", "Mul", "Reshape", "Slice",
           "Squeeze", "Tanh", "Unsqueeze")  # fmt: skip
-_LAYOUTS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,7 @@ class Head:
     def _capped_by(self, cap: float) -> Head:
         """The layer with another cap, and the same slope of the tanh: that of `u / c`."""
         ratio = cap / self.softcap
-        return replace(
-            self, softcap=cap, scale=self.scale * ratio, shift=self.shift * ratio
-        )
+        return replace(self, softcap=cap, scale=self.scale * ratio, shift=self.shift * ratio)
 
     def capped(self) -> Head | None:
         """The tanh of the layer."""
@@ -87,8 +84,11 @@ def head_of(look: Operands, scores: ir.Value | None, reader: ir.Node) -> Head | 
             a, b = node.inputs
             return _added(look, node, a, b) or _added(look, node, b, a)
     found = head_of(look, _operand(look, node), node)
-    if found is None:
-        return None
+    return None if found is None else _behind(look, found, node)
+
+
+def _behind(look: Operands, found: Head, node: ir.Node) -> Head | None:
+    """The layer and a node that takes its scores."""
     match node.op_type:
         case "Mul" | "Div":
             scaled = look.factor(node)
@@ -96,13 +96,11 @@ def head_of(look: Operands, scores: ir.Value | None, reader: ir.Node) -> Head | 
         case "Tanh":
             return found.capped()
         case "Cast":
-            same = dims(scores) == dims(node.inputs[0]) if node.inputs[0] is not None else False
-            return found if same and _widens(node) else None
+            return found if _widens(node) else None
         case "Identity":
             return found
-        case "Slice":
-            return replace(found, layouts=(*found.layouts, node)) if _cuts_rows(node) else None
-    return replace(found, layouts=(*found.layouts, node)) if _keeps_classes(node) else None
+    leaves = _cuts_rows(node) if node.op_type == "Slice" else _keeps_classes(node)
+    return replace(found, layouts=(*found.layouts, node)) if leaves else None
 
 
 def _operand(look: Operands, node: ir.Node) -> ir.Value | None:
@@ -201,7 +199,7 @@ def bias_of(look: Operands, head: Head) -> Tensor | None:
     return bias if head.shift == 1 else bias * head.shift
 
 
-def scale_of(look: Operands, head: Head, x: Tensor) -> tuple[Tensor, float, float]:
+def scale_of(head: Head, x: Tensor) -> tuple[Tensor, float, float]:
     """Rows, scale and cap, the scale in the rows where single precision has it not."""
     scale, cap = head.scale, head.softcap
     if float(np.float32(scale)) != scale and x.dtype == ir.DataType.DOUBLE:

@@ -154,7 +154,7 @@ def _even(look: Operands, node: ir.Node, logs: ir.Value) -> tuple[ir.Node, ir.Va
 def _fused(look: Operands, found: _Loss) -> Iterator[tuple[ir.Node, Tensor]]:
     """One node for the layer and its losses; by node the value in its place."""
     op, node = look.op, found.loss
-    x, scale, cap = scale_of(look, found.head, rows_of(look, found.head))
+    x, scale, cap = scale_of(found.head, rows_of(look, found.head))
     labels = op.reshape(as_tensor(node.inputs[1]), [-1])
     said = node.attributes
     ignored = said.get_int("ignore_index") if "ignore_index" in said else None
@@ -193,5 +193,3 @@ def _reduced(
         return op.cast(op.ReduceMean(rows, keepdims=0), dtype)
     added = op.sum(rows, [0])
     return op.cast(added if reduction == "sum" or total is None else added / total, dtype)
-
-
