@@ -184,9 +184,9 @@ def _reduced(
         counted, w = label_weights(op, labels, weights, ignored, dtype)
         w = op.cast(w, rows.dtype)
         total = op.sum(w, [0])
-        if weights is not None:
-            rows = rows * w
-        rows = op.Where(counted, rows, op.constant(0.0, rows.dtype))
+        rows = rows if weights is None else rows * w
+        if ignored is not None:
+            rows = op.Where(counted, rows, op.constant(0.0, rows.dtype))
     if reduction == "none":
         return op.reshape(op.cast(rows, dtype), list(dims(node.outputs[0])))
     if reduction == "mean" and total is None:

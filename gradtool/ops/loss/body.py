@@ -80,7 +80,7 @@ def label_weights(
 ) -> tuple[Tensor, Tensor]:
     """Mask of the labels that count, and the weight of each: its class's or 1, and 0 if ignored."""
     if ignored is None:
-        everything = op.expand(op.constant(True), labels)
+        everything = op.expand(op.constant(True, ir.DataType.BOOL), labels)
         return everything, op.Gather(weights, labels)
     counted = op.Not(op.Equal(labels, op.constant(ignored, labels.dtype)))
     if weights is None:

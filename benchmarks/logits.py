@@ -1,0 +1,95 @@
+"""What the cross-entropy of many classes by blocks saves: planned, measured, and its time.
+
+    python benchmarks/logits.py [--classes 32000] [--rows 512] [--width 256] [--kernels native]
+
+The model is one linear layer and `ce`, with its weight trained and frozen.  Each row is a process
+of its own; onnxruntime's peak is beside inputs and weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import parser
+
+HERE = Path(__file__).resolve()
+FORMS = {"plain": False, "by blocks": True}
+HEADS = {"trained": ["w", "gain"], "frozen": ["gain"]}
+
+
+def parsed() -> argparse.Namespace:
+    reader = argparse.ArgumentParser(description=__doc__)
+    for name, default in (("classes", 32000), ("rows", 512), ("width", 256), ("repeat", 5)):
+        reader.add_argument(f"--{name}", type=int, default=default)
+    reader.add_argument("--kernels", choices=("native", "numpy"), default="native")
+    reader.add_argument("--only", help="Measure one form and head, and print them as JSON.")
+    return reader.parse_args()
+
+
+def model(asked: argparse.Namespace) -> onnx.ModelProto:
+    """A gain of each input and a linear layer."""
+    made = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+        head (float[{asked.rows}, {asked.width}] x) => (float[{asked.rows}, {asked.classes}] y)
+        {{ h = Mul(x, gain) turned = Transpose<perm = [1, 0]>(w) y = MatMul(h, turned) }}""")
+    rng = np.random.default_rng(0)
+    w = rng.normal(0, 0.02, (asked.classes, asked.width)).astype(np.float32)
+    for name, array in (("w", w), ("gain", np.ones(asked.width, np.float32))):
+        made.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return made
+
+
+def measured(asked: argparse.Namespace) -> dict[str, float]:
+    """Bytes and seconds of a form."""
+    import gradtool as gt
+
+    form, head = asked.only.split("/")
+    rng = np.random.default_rng(1)
+    feeds = {
+        "x": rng.normal(size=(asked.rows, asked.width)).astype(np.float32),
+        "labels": rng.integers(0, asked.classes, asked.rows),
+    }
+    training = gt.grad(
+        gt.load(model(asked)), loss="ce:y", wrt=HEADS[head], only_loss=True, fuse_loss=FORMS[form]
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "written.onnx"
+        gt.save(training, path)
+        taken = gt.run(gt.load(path), feeds, engine="ort", repeat=asked.repeat)
+    ours = gt.run(training, feeds, repeat=asked.repeat, kernels=asked.kernels)
+    found = gt.run(training, feeds, measure=True, kernels=asked.kernels)
+    assert found.plan is not None and found.measurement is not None  # noqa: PT018, S101
+    return {
+        "planned": found.plan.total / 2**20,
+        "measured": found.measurement.peak / 2**20,
+        "onnxruntime": (taken.ort_peak_bytes or 0) / 2**20,
+        "ours s": ours.seconds,
+        "onnxruntime s": taken.seconds,
+    }
+
+
+def main() -> None:
+    """A row for each form and head."""
+    asked = parsed()
+    if asked.only:
+        sys.stdout.write(json.dumps(measured(asked)))
+        return
+    for head in HEADS:
+        for form in FORMS:
+            command = [sys.executable, str(HERE), *sys.argv[1:], "--only", f"{form}/{head}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            row = json.loads(done.stdout)
+            said = (
+                f"{k} {v:.3f}" if k.endswith(" s") else f"{k} {v:.1f} MiB" for k, v in row.items()
+            )
+            sys.stdout.write(f"{head:8} {form:10} {'   '.join(said)}\n")
+
+
+if __name__ == "__main__":
+    main()
