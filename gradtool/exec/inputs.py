@@ -111,6 +111,11 @@ def _axis_size(axis: int | str, data: int = 0) -> Callable[[ir.Node], int | None
     return bound
 
 
+def _classes(node: ir.Node) -> int | None:
+    """The classes of a linear layer's scores."""
+    return _axis_size(0 if node.attributes.get_int("transB", 0) else 1, data=2)(node)
+
+
 _READERS: dict[str, tuple[int, Callable[[ir.Node], int | None]]] = {
     "Gather": (1, _axis_size("axis")),
     "GatherElements": (1, _axis_size("axis")),
@@ -119,6 +124,7 @@ _READERS: dict[str, tuple[int, Callable[[ir.Node], int | None]]] = {
     "OneHot": (0, lambda _: None),
     "SoftmaxCrossEntropyLoss": (1, _axis_size(1)),
     "NegativeLogLikelihoodLoss": (1, _axis_size(1)),
+    "LinearCrossEntropy": (1, _classes),
 }
 
 

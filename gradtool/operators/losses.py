@@ -12,3 +12,5 @@ NO_CLASS = 2**31 - 1
 IGNORED = -100
 # Operators of scores and labels, each label a class.
 OF_CLASSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+# The same and those that make the scores themselves; labels are the second input of each.
+WITH_LABELS = (*OF_CLASSES, "LinearCrossEntropy")

@@ -183,10 +183,12 @@ _PLACES: Mapping[str, Mapping[int, Role]] = {
     "NonMaxSuppression": {3: Role.SETTING, 4: Role.SETTING},
     "SoftmaxCrossEntropyLoss": {2: Role.WEIGHING},
     "NegativeLogLikelihoodLoss": {2: Role.WEIGHING},
+    "LinearCrossEntropy": {4: Role.WEIGHING},
 }
 _LAYERS: Mapping[str, tuple[int, ...]] = {
     "Gemm": (0, 1, 2),
     "MatMul": (0, 1),
+    "LinearCrossEntropy": (2, 3),
     "Conv": (1, 2),
     "ConvTranspose": (1, 2),
     "DeformConv": (1, 3),

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.exec.inputs import is_raised, readers
-from gradtool.operators.losses import IGNORED, OF_CLASSES
+from gradtool.operators.losses import IGNORED, WITH_LABELS
 from gradtool.training.sampler import Indices
 
 Array = np.ndarray[Any, Any]
@@ -53,7 +53,7 @@ def range_of(value: ir.Value) -> Range | None:
 
 
 def _range(node: ir.Node, size: int) -> Range:
-    if node.op_type in OF_CLASSES:
+    if node.op_type in WITH_LABELS:
         if is_raised(node, 1):  # all below 0 are ignored; those that are meant to be are one
             return Range(0, size - 1, IGNORED)
         ignored = "ignore_index" in node.attributes

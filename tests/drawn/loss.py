@@ -33,3 +33,24 @@ def loss(d: Draw) -> Case:
     return d.case(
         d.x(shape), d.fixed(labels.astype(kind)), weights, outputs=outputs, rough=rough, **given
     )
+
+
+@draws("ai.gradtool::LinearCrossEntropy")
+def linear(d: Draw) -> Case:
+    rows, width, classes = d.size(1, 5), d.int(1, 4), d.int(1, 7)
+    turned = d.int(0, 1)
+    labels = d.rng.integers(0, classes, (rows,))
+    given = d.maybe(scale=d.one(0.5, 2.0), softcap=d.one(1.5, 4.0))
+    if d.flag(0.4):
+        given["ignore_index"] = ignored = d.one(-1, 0, 255)
+        labels = np.where(d.rng.random(labels.shape) < 0.3, ignored, labels)
+    bias = d.x((classes,)) if d.flag() else None
+    even, shares = d.int(0, 1), None
+    if even and d.flag():
+        shares = d.fixed(d.rng.uniform(0.2, 2.0, classes))
+    w = (classes, width) if turned else (width, classes)
+    labels = d.fixed(labels.astype(d.one(np.int64, np.int32)))
+    return d.case(
+        d.x((rows, width)), labels, d.x(w), bias, shares, outputs=d.int(1, 2) + even,
+        even=even, transB=turned, **given,
+    )  # fmt: skip

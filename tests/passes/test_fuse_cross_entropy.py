@@ -242,3 +242,17 @@ def test_the_loss_is_that_of_pytorch(weighed, smoothing):
     assert np.isclose(found.loss, loss.item(), rtol=1e-12)
     for name, parameter in {"w": w, "bias": bias, "gain": gain}.items():
         np.testing.assert_allclose(found.gradients[name], parameter.grad.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["ce:logits", "ce:logits@ignore=-100", "ce:logits@smoothing=0.1"])
+def test_labels_of_data_are_held_to_the_classes(loss):
+    data = {"x": np.ones((4, 4), np.float32), "labels": np.array([0, 1, CLASSES, 2])}
+    how = {"loss": loss, "only_loss": True, "optimizer": "sgd", "epochs": 1, "batch": 4}
+    with gt.Trainer(net(), **how) as trainer:
+        with pytest.raises(gt.UsageError, match=f"takes 0 to {CLASSES - 1}"):
+            trainer.fit(data)
+
+
+def test_labels_that_are_drawn_are_classes():
+    training = gt.grad(net(5), loss="ce:logits", only_loss=True)
+    assert np.isfinite(gt.run(training).loss)
