@@ -94,9 +94,8 @@ def _loss_at(look: Operands, node: ir.Node) -> _Loss | None:
         return None if head is None else _Loss(head, node)
     if node.op_type != "LogSoftmax":
         return None
-    rank = len(dims(node.outputs[0]))
-    axis = node.attributes.get_int("axis", -1)
-    logs = node.outputs[0]
+    logs, axis = node.outputs[0], node.attributes.get_int("axis", -1)
+    rank = len(dims(logs))
     if rank != 2 or axis % rank != 1 or logs in look.kept or logs.is_graph_output():
         return None
     losses, evens = [], []
@@ -141,8 +140,9 @@ def _even(look: Operands, node: ir.Node, logs: ir.Value) -> tuple[ir.Node, ir.Va
         a, b = node.inputs
         weights = b if a is logs else a
         total = look.only_reader(node.outputs[0])
-        fits = weights is not None and weights is not logs and dims(weights)[-1:] == dims(logs)[-1:]
-        if total is None or not fits or any(size != 1 for size in dims(weights)[:-1]):
+        if total is None or weights is None or weights is logs:
+            return None
+        if dims(weights)[-1:] != dims(logs)[-1:] or any(s != 1 for s in dims(weights)[:-1]):
             return None
         node = total
     if node.op_type != "ReduceSum" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 2:
@@ -159,13 +159,13 @@ def _fused(look: Operands, found: _Loss) -> Iterator[tuple[ir.Node, Tensor]]:
     said = node.attributes
     ignored = said.get_int("ignore_index") if "ignore_index" in said else None
     shares = [op.reshape(as_tensor(w), [found.head.classes]) for _, w in found.evens if w]
-    made = op.LinearCrossEntropy(
+    loss, _, *spread = op.LinearCrossEntropy(
         x, labels, as_tensor(found.head.w), bias_of(look, found.head), *shares,
         outputs=3 if found.evens else 2, scale=scale if scale != 1 else None, softcap=cap or None,
         ignore_index=ignored, even=1 if found.evens else None, transB=int(found.head.turned),
     )  # fmt: skip
-    yield node, _reduced(op, node, made[0], labels, ignored)
-    for (total, _), even in zip(found.evens, made[2:], strict=True):
+    yield node, _reduced(op, node, loss, labels, ignored)
+    for (total, _), even in zip(found.evens, spread, strict=True):
         y = as_tensor(total.outputs[0])
         yield total, op.reshape(op.cast(-even, y.dtype), list(dims(y)))
 

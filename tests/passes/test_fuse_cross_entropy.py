@@ -248,9 +248,9 @@ def test_the_loss_is_that_of_pytorch(weighed, smoothing):
 def test_labels_of_data_are_held_to_the_classes(loss):
     data = {"x": np.ones((4, 4), np.float32), "labels": np.array([0, 1, CLASSES, 2])}
     how = {"loss": loss, "only_loss": True, "optimizer": "sgd", "epochs": 1, "batch": 4}
-    with gt.Trainer(net(), **how) as trainer:
-        with pytest.raises(gt.UsageError, match=f"takes 0 to {CLASSES - 1}"):
-            trainer.fit(data)
+    refused = pytest.raises(gt.UsageError, match=f"takes 0 to {CLASSES - 1}")
+    with gt.Trainer(net(), **how) as trainer, refused:
+        trainer.fit(data)
 
 
 def test_labels_that_are_drawn_are_classes():

@@ -46,7 +46,8 @@ class Layer:
     def of(x: Array | Spec, w: Array | Spec, turned: int) -> Layer:
         """The layer of operands `x` [N, K] and `w` [K, C], or [C, K] where `turned`."""
         classes = w.shape[0 if turned else 1]
-        return Layer(*x.shape, classes, bool(turned), accumulator(x.dtype))
+        rows, width = x.shape
+        return Layer(rows, width, classes, bool(turned), accumulator(x.dtype))
 
     @property
     def size(self) -> int:
@@ -210,7 +211,7 @@ def linear_cross_entropy_grad(
             _add_rows(xp, n, some, z, w, dx, buffers)
         if dw is not None:
             _put_weights(xp, z, x, n.of_classes(dw, some), buffers.get("dw"))
-    if "dx" in buffers:
+    if dx is not None and "dx" in buffers:
         xp.copyto(dx, buffers["dx"].reshape(dx.shape), casting="unsafe")
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from gradtool.errors import UsageError
 from gradtool.graph.specs import Spec
 from gradtool.native import cross_entropy as library
-from gradtool.native.call import Call
 from gradtool.ops.native import Bound, are_floats, in_turn, native, room
 from gradtool.ops.shared.types import Array, Arrays
 
@@ -27,7 +26,7 @@ def _work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
     return room(library.work(x.shape))
 
 
-def _checked(call: Call, strange: Array, classes: int) -> Bound:
+def checked(call: Bound, strange: Array, classes: int) -> Bound:
     """A call that raises UsageError afterwards for a label out of range."""
 
     def check() -> None:
@@ -49,7 +48,7 @@ def cross_entropy(
         x, labels, weights, loss, log_prob, work[0], strange, reduction=reduction,
         ignore_index=ignore_index,
     )  # fmt: skip
-    return _checked(call, strange, x.shape[1])
+    return checked(call, strange, x.shape[1])
 
 
 @native("ai.gradtool::SoftmaxCrossEntropyLossGrad", fits=_fits, work=_work)
@@ -64,4 +63,4 @@ def cross_entropy_grad(
         x, labels, weights, dy, dlog_prob, out[0], work[0], strange, reduction=reduction,
         ignore_index=ignore_index,
     )  # fmt: skip
-    return _checked(call, strange, x.shape[1])
+    return checked(call, strange, x.shape[1])

@@ -12,7 +12,7 @@ from gradtool.native import class_block as library
 from gradtool.ops.linear.native import _sizes as product_bytes
 from gradtool.ops.linear.native import bound_product
 from gradtool.ops.loss.kernel_linear import Layer, wanted
-from gradtool.ops.loss.native import LABELS, _checked
+from gradtool.ops.loss.native import LABELS, checked
 from gradtool.ops.native import Bound, are_floats, in_turn, native, room
 from gradtool.ops.shared.types import Array, Arrays
 
@@ -59,7 +59,7 @@ def linear_cross_entropy(
         block = library.Block(z, labels, some.start, n.classes, softcap, weights)
         last = results if some.stop == n.classes else none
         calls.append(library.class_block(block, sums, last, strange, ignore_index=ignore_index))
-    return _checked(in_turn(*calls), strange, n.classes)
+    return checked(in_turn(*calls), strange, n.classes)
 
 
 def _scores(
