@@ -129,8 +129,9 @@ def _gemm(look: Operands, node: ir.Node) -> Head | None:
     """`alpha · x W + beta · bias`, the bias one for all rows."""
     x, w, c = (*node.inputs, None)[:3]
     said = node.attributes
-    found = _product(look, x, w, turned=said.get_int("transB", 0) == 1)
-    if found is None or said.get_int("transA", 0):
+    turned = said.get_int("transB", 0)
+    found = _product(look, x, w, turned=turned != 0)
+    if found is None or said.get_int("transA", 0) != 0:
         return None
     found = replace(found, scale=said.get_float("alpha", 1.0))
     if c is None:

@@ -51,6 +51,6 @@ def linear(d: Draw) -> Case:
     w = (classes, width) if turned else (width, classes)
     labels = d.fixed(labels.astype(d.one(np.int64, np.int32)))
     return d.case(
-        d.x((rows, width)), labels, d.x(w), bias, shares, outputs=d.int(1, 2) + even,
+        d.x((rows, width)), labels, d.x(w), bias, shares, outputs=d.int(1, 2) + even, rough=8.0,
         even=even, transB=turned, **given,
     )  # fmt: skip

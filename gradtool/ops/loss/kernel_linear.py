@@ -110,7 +110,7 @@ def linear_cross_entropy(
             part = z[rows]
             picked[rows] += xp.where(found, xp.take_along_axis(part, places, 1)[:, 0], 0)
         if even:
-            share = xp.ones(1, n.dtype) if weights is None else weights[some]
+            share = None if weights is None else weights[some]
             _add_even(xp, z, share, stat, buffers["even"])
         _online(xp, z, top, total, stat)
     loss, lse, spread = (*out, None, None)[:3]
@@ -128,9 +128,9 @@ def linear_cross_entropy(
         xp.subtract(top, buffers["even"], out=spread)
 
 
-def _add_even(xp: Any, z: Array, share: Array, stat: Array, even: Array) -> None:
-    """Add the scores of each row, each class with its share."""
-    if share.size == 1:
+def _add_even(xp: Any, z: Array, share: Array | None, stat: Array, even: Array) -> None:
+    """Add the scores of each row, each class with its share or 1."""
+    if share is None:
         xp.sum(z, axis=1, out=stat)
     else:
         xp.matmul(z, share, out=stat)
@@ -192,14 +192,13 @@ def linear_cross_entropy_grad(
     found = dict(zip(of, out, strict=True))
     dx, dw, dbias = (found.get(i) for i in range(3))
     x = _wide(xp, x, buffers.get("x"))
-    share = xp.ones(1, n.dtype) if weights is None else weights
     for some in n.blocks():
         z = _scores(xp, n, some, x, w, bias, buffers, scale)
         room = [buffers[f"spare{i}"][: z.size].reshape(z.shape) for i in range(spare)]
         slope = _capped(xp, z, softcap, room.pop()) if softcap else None
         _to_gradient(xp, z, _hits(xp, labels, some), (lse, of_all, of_label))
         if of_even is not None:
-            of_class = share if share.size == 1 else share[some]
+            of_class = 1 if weights is None else weights[some]
             xp.subtract(z, xp.multiply(of_even[:, None], of_class, out=room[0]), out=z)
         if slope is not None:
             xp.multiply(z, slope, out=z)
