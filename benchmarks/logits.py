@@ -3,7 +3,8 @@
     python benchmarks/logits.py [--classes 32000] [--rows 512] [--width 256] [--kernels native]
 
 The model is one linear layer and `ce`, with its weight trained and frozen.  Each row is a process
-of its own; onnxruntime's peak is beside inputs and weights.  Seconds are the least of processor time.
+of its own; onnxruntime's peak is beside inputs and weights.  Seconds are the least of processor
+time.
 """
 
 from __future__ import annotations
