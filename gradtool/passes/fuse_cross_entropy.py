@@ -144,11 +144,22 @@ def _even(look: Operands, node: ir.Node, logs: ir.Value) -> tuple[ir.Node, ir.Va
             return None
         if dims(weights)[-1:] != dims(logs)[-1:] or any(s != 1 for s in dims(weights)[:-1]):
             return None
+        if not _is_fixed(look, weights):
+            return None
         node = total
     if node.op_type != "ReduceSum" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 2:
         return None
     axes = integers(node.inputs[1])
     return (node, weights) if axes is not None and [a % 2 for a in axes] == [1] else None
+
+
+def _is_fixed(look: Operands, value: ir.Value) -> bool:
+    """Whether a value is a tensor of the model, in some layout, that has no gradient."""
+    while node := look.maker(value, "Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"):
+        if node.inputs[0] is None:
+            return False
+        value = node.inputs[0]
+    return value.producer() is None and value not in look.kept
 
 
 def _fused(look: Operands, found: _Loss) -> Iterator[tuple[ir.Node, Tensor]]:

@@ -256,3 +256,13 @@ def test_labels_of_data_are_held_to_the_classes(loss):
 def test_labels_that_are_drawn_are_classes():
     training = gt.grad(net(5), loss="ce:logits", only_loss=True)
     assert np.isfinite(gt.run(training).loss)
+
+
+@pytest.mark.parametrize(("settings", "fused"), [("", 1), (",smoothing=0.1", 0)])
+def test_weights_of_classes_have_their_gradient(settings, fused):
+    shares = np.random.default_rng(4).uniform(0.2, 2, CLASSES).astype(np.float32)
+    how = {"loss": f"ce:logits@weight=shares{settings}", "only_loss": True, "wrt": ["shares", "w"]}
+    made = [gt.grad(net(weights={"shares": shares}), fuse_loss=f, **how) for f in (False, True)]
+    assert count(made[1]) == fused
+    feeds = {"x": np.eye(4, dtype=np.float32), "labels": np.array([1, 1, 5, 10])}
+    same(gt.run(made[1], feeds), gt.run(made[0], feeds), 3e-6)
