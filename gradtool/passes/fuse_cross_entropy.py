@@ -34,7 +34,7 @@ SCORES = 1 << 20
 
 
 def fuse_cross_entropy(op: Builder, kept: AbstractSet[ir.Value]) -> dict[ir.Value, ir.Value]:
-    """Put one node in the place of every such layer and loss; by value gone, the one in its place.
+    """Put one node in the place of every such layer and loss; by old value the new one.
 
     The values of `kept` are held by who calls: they stay.  Shapes must have been inferred.
     """

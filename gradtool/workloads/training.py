@@ -133,10 +133,9 @@ def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
 
         warnings += keep_masters(op, picked.wrt)
     loss, cotangents = _rewritten(op, options.on_loss, heads.loss, heads.cotangents, picked.wrt)
-    if options.fuse_attention and not again:
-        _fuse_attention(op, frozenset((*picked.wrt, *frozen, *barred, *cotangents)))
-    if options.fuse_loss and not again:
-        loss, cotangents = _fuse_loss(op, frozenset((*picked.wrt, *frozen, *barred)), loss, cotangents)
+    if not again:
+        kept = frozenset((*picked.wrt, *frozen, *barred))
+        loss, cotangents = _fused(op, options, kept, loss, cotangents)
     made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=options.accumulate)
     if loss.value is not None and loss.value not in model.graph.outputs:
         model.graph.outputs.append(loss.value)
@@ -222,6 +221,19 @@ def _rewritten(
         return loss, cotangents
     value = on_loss(op, loss.value, wrt)
     return replace(loss, value=value), {value: cotangents[loss.value]}
+
+
+def _fused(
+    op: Builder,
+    options: GradOptions,
+    kept: frozenset[ir.Value],
+    loss: losses.Loss,
+    cotangents: dict[ir.Value, ir.Value],
+) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
+    """Fuse attention and losses, all but the values that are `kept`; see `_fuse_loss`."""
+    if options.fuse_attention:
+        _fuse_attention(op, kept | cotangents.keys())
+    return _fuse_loss(op, kept, loss, cotangents) if options.fuse_loss else (loss, cotangents)
 
 
 def _fuse_attention(op: Builder, kept: frozenset[ir.Value]) -> None:

@@ -39,7 +39,7 @@ def linear_cross_entropy(
     weights: Tensor | None = None, *, scale: float = 1.0, softcap: float = 0.0,
     ignore_index: int | None = None, even: int = 0, transB: int = 0,
 ) -> list[Tensor]:  # fmt: skip
-    """`loss = lse - z[label]` and `lse = log Σ exp z` of each row; 0 is the loss of an ignored one.
+    """`loss = lse - z[label]`, 0 of an ignored label, and `lse = log Σ exp z` of each row.
 
     With `even` also `Σ w (lse - z)` over all classes, each with its weight or 1.
     """

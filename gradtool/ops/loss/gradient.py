@@ -79,7 +79,7 @@ def linear_cross_entropy(
     op: Builder, node: Node, dloss: Tensor | None, dlse: Tensor | None = None,
     deven: Tensor | None = None,
 ) -> Gradients:  # fmt: skip
-    """`loss = lse - z[label]`, `lse = log Σ exp z`, `even = Σ w (lse - z)`, with `z = x W + bias`.
+    """`loss = lse - z[label]`, `lse = log Σ exp z`, `even = Σ w (lse - z)`, `z = x W + b`.
 
     The scores z are computed again, by blocks; of forward only the operands and `lse` are kept.
     """
