@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 FORMS = {
     "product": ("MatMul", "Transpose", "Gemm", "Gemm of C, K"),
     "bias": (False, True),
+    "adapter": (False, False, True),
     "scale": ("", "Mul", "Div"),
     "cap": (0.0, 1.5),
     "tied": (False, False, True),
@@ -108,7 +109,12 @@ def _layer(made: Drawn, rng: np.random.Generator) -> str:
     else:
         w = made.emit("Transpose", "w", perm=[1, 0]) if turned else "w"
         y = made.emit("MatMul", x, w)
-        y = made.emit("Add", y, c) if form["bias"] else y
+        y = made.emit("Add", y, c) if form["bias"] and form["places"] else y
+        if form["adapter"]:
+            low = made.emit("MatMul", x, made.constant("low", rng.normal(size=(WIDTH, 2))))
+            up = made.constant("up", rng.normal(size=(2, CLASSES)))
+            y = made.emit("Add", y, made.emit("MatMul", low, up))
+        y = made.emit("Add", y, c) if form["bias"] and not form["places"] else y
     if form["scale"]:
         y = made.emit(form["scale"], y, made.constant("scale", 0.7))
     if form["cap"]:

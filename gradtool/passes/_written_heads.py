@@ -23,16 +23,19 @@ _KINDS = ("Add", "Cast", "Div", "Flatten", "Gemm", "Identity", "MatMul", "Mul", 
 
 @dataclass(frozen=True)
 class Head:
-    """A linear layer: `cap(scale · x W + shift · bias)`, with `layouts` of its rows behind it.
+    """A linear layer: `cap(scale · x W + gain · low up + shift · bias)`, and `layouts` of its rows.
 
-    W is [K, C], or [C, K] where `turned`.  The layouts are nodes, the first one first.
+    W is [K, C], or [C, K] where `turned`, `up` [R, C].  The layouts are nodes, the first one first.
     """
 
     x: ir.Value
     w: ir.Value
     turned: bool = False
     bias: ir.Value | None = None
+    low: ir.Value | None = None
+    up: ir.Value | None = None
     scale: float = 1.0
+    gain: float = 1.0
     shift: float = 1.0
     softcap: float = 0.0
     layouts: tuple[ir.Node, ...] = ()
@@ -53,12 +56,15 @@ class Head:
         """The layer times a factor; behind a cap that must be above 0."""
         if self.softcap:
             return None if factor <= 0 else self._capped_by(self.softcap * factor)
-        return replace(self, scale=self.scale * factor, shift=self.shift * factor)
+        return self._times(factor)
+
+    def _times(self, factor: float) -> Head:
+        scale, gain, shift = (n * factor for n in (self.scale, self.gain, self.shift))
+        return replace(self, scale=scale, gain=gain, shift=shift)
 
     def _capped_by(self, cap: float) -> Head:
         """The layer with another cap, and the same slope of the tanh: that of `u / c`."""
-        ratio = cap / self.softcap
-        return replace(self, softcap=cap, scale=self.scale * ratio, shift=self.shift * ratio)
+        return replace(self._times(cap / self.softcap), softcap=cap)
 
     def capped(self) -> Head | None:
         """The tanh of the layer."""
@@ -82,7 +88,8 @@ def head_of(look: Operands, scores: ir.Value | None, reader: ir.Node) -> Head | 
             return _gemm(look, node)
         case "Add":
             a, b = node.inputs
-            return _added(look, node, a, b) or _added(look, node, b, a)
+            found = _adapted(look, node, a, b) or _added(look, node, a, b)
+            return found or _added(look, node, b, a)
     found = head_of(look, _operand(look, node), node)
     return None if found is None else _behind(look, found, node)
 
@@ -150,6 +157,24 @@ def _added(
     return found.biased(bias) if _is_bias(bias, found.classes) and not found.layouts else None
 
 
+def _adapted(
+    look: Operands, node: ir.Node, scores: ir.Value | None, branch: ir.Value | None
+) -> Head | None:
+    """Scores and the product of an adapter beside their layer, which nobody else reads."""
+    made = look.maker(branch, "MatMul")
+    if made is None or look.only_reader(branch) is not node:
+        return None
+    low, up = made.inputs
+    found = head_of(look, scores, node)
+    if found is None or found.low is not None or low is None or up is None:
+        return None
+    if found.softcap or found.layouts:
+        return None
+    fits = len(dims(up)) == 2 and dims(up)[-1] == found.classes and dims(low)[-1:] == dims(up)[:1]
+    alike = dims(low)[:-1] == dims(found.x)[:-1] and low.dtype == up.dtype == found.x.dtype
+    return replace(found, low=low, up=up, gain=1.0) if fits and alike else None
+
+
 def _is_bias(bias: ir.Value, classes: int) -> bool:
     sizes = dims(bias)
     return bool(sizes) and sizes[-1] == classes and all(size == 1 for size in sizes[:-1])
@@ -179,9 +204,17 @@ def _are_known(sizes: Sequence[object]) -> bool:
     return all(isinstance(size, int) for size in sizes)
 
 
-def rows_of(look: Operands, head: Head) -> Tensor:
-    """The inputs [N, K] of a layer, one row for each row of scores."""
-    op, x = look.op, as_tensor(head.x)
+def adapter_of(look: Operands, head: Head) -> tuple[Tensor, ...]:
+    """The two halves of the adapter of a layer, [N, R] and [R, C], the first one scaled."""
+    if head.low is None or head.up is None:
+        return ()
+    low = rows_of(look, head, head.low)
+    return (low if head.gain == 1 else low * head.gain), as_tensor(head.up)
+
+
+def rows_of(look: Operands, head: Head, rows: ir.Value) -> Tensor:
+    """Rows as a layer takes them, [N, K], one for each row of scores."""
+    op, x = look.op, as_tensor(rows)
     width = dims(x)[-1]
     cuts = [i for i, node in enumerate(head.layouts) if node.op_type == "Slice"]
     for node in head.layouts[: cuts[-1] + 1 if cuts else 0]:

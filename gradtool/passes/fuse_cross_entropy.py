@@ -23,7 +23,7 @@ from gradtool.graph.predicates import is_float
 from gradtool.graph.typed import Tensor, as_tensor
 from gradtool.ops.loss.body import label_weights
 from gradtool.passes._attention_operands import Operands, dims, readers
-from gradtool.passes._written_heads import Head, bias_of, head_of, rows_of, scale_of
+from gradtool.passes._written_heads import Head, adapter_of, bias_of, head_of, rows_of, scale_of
 from gradtool.passes.training_forms import stand_in
 
 # Classes from which on the scores are what a step is remembered by: a classifier of ImageNet has
@@ -165,13 +165,15 @@ def _is_fixed(look: Operands, value: ir.Value) -> bool:
 def _fused(look: Operands, found: _Loss) -> Iterator[tuple[ir.Node, Tensor]]:
     """One node for the layer and its losses; by node the value in its place."""
     op, node = look.op, found.loss
-    x, scale, cap = scale_of(found.head, rows_of(look, found.head))
+    x, scale, cap = scale_of(found.head, rows_of(look, found.head, found.head.x))
     labels = op.reshape(as_tensor(node.inputs[1]), [-1])
     said = node.attributes
     ignored = said.get_int("ignore_index") if "ignore_index" in said else None
     shares = [op.reshape(as_tensor(w), [found.head.classes]) for _, w in found.evens if w]
+    adapter = adapter_of(look, found.head)
     loss, _, *spread = op.LinearCrossEntropy(
-        x, labels, as_tensor(found.head.w), bias_of(look, found.head), *shares,
+        x, labels, as_tensor(found.head.w), bias_of(look, found.head),
+        *shares, *[None] * (not shares), *adapter,
         outputs=3 if found.evens else 2, scale=scale if scale != 1 else None, softcap=cap or None,
         ignore_index=ignored, even=1 if found.evens else None, transB=int(found.head.turned),
     )  # fmt: skip

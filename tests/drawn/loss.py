@@ -50,7 +50,9 @@ def linear(d: Draw) -> Case:
         shares = d.fixed(d.rng.uniform(0.2, 2.0, classes))
     w = (classes, width) if turned else (width, classes)
     labels = d.fixed(labels.astype(d.one(np.int64, np.int32)))
+    rank = d.int(1, 3)
+    adapter = [d.x((rows, rank)), d.x((rank, classes))] if d.flag(0.4) else []
     return d.case(
-        d.x((rows, width)), labels, d.x(w), bias, shares, outputs=d.int(1, 2) + even, rough=8.0,
-        even=even, transB=turned, **given,
+        d.x((rows, width)), labels, d.x(w), bias, shares, *adapter, outputs=d.int(1, 2) + even,
+        rough=8.0, even=even, transB=turned, **given,
     )  # fmt: skip

@@ -57,6 +57,7 @@ for turned in (0, 1):
         case(LINEAR, *given, outputs=2, **options)
         case(LINEAR, *given, outputs=3, even=1, **options)
         case(LINEAR, *given, fixed(6, low=0.1), outputs=3, even=1, **options)
+        case(LINEAR, *given, None, (4, 2), (2, 6), outputs=2, **options)
 case(LINEAR, (3, 2), np.array([1, 0, 4], np.int32), (2, 5), note="int32")
 case(LINEAR, (1100, 2), integers([i * 7 % 1000 for i in range(1100)]), (1000, 2), (1000,),
      transB=1, note="blocks", gradient=False)  # fmt: skip

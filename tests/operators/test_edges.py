@@ -88,7 +88,7 @@ BATCHED: dict[str, Slots] = {
     "Attention": (0, 1, 2, 4, 5),
     "BatchNormalization": (0,),
     "ai.gradtool::BatchNormalizationTraining": (0,),
-    "ai.gradtool::LinearCrossEntropy": (0, 1),
+    "ai.gradtool::LinearCrossEntropy": (0, 1, 5),
     "Conv": (0,),
     "ConvTranspose": (0,),
     "DeformConv": (0, 2, 4),

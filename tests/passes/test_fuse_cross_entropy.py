@@ -69,7 +69,7 @@ def test_float32_differs_by_rounding(seed, kernels):
 
 @pytest.mark.parametrize("frozen", ["w", "gain"])
 def test_only_the_gradients_that_are_asked_for_are_made(frozen):
-    made, model = draw(1, tied=False, product="Transpose")
+    made, model = draw(1, tied=False, product="Transpose", adapter=False)
     plain, fused = pair(made, model, no_grad=[frozen])
     node = next(n for n in fused.model.graph if n.op_type == "LinearCrossEntropyGrad")
     assert frozen not in fused.gradients
@@ -223,8 +223,8 @@ def test_the_loss_is_that_of_pytorch(weighed, smoothing):
     torch = pytest.importorskip("torch")
     form = {
         "loss": "ce", "product": "Transpose", "bias": True, "scale": "", "cap": 1.5, "tied": False,
-        "places": True, "ignore": -100, "weight": weighed, "smoothing": smoothing, "shift": 1,
-        "counts": "",
+        "adapter": False, "places": True, "ignore": -100, "weight": weighed, "smoothing": smoothing,
+        "shift": 1, "counts": "",
     }  # fmt: skip
     made, model = draw(7, **form)
     _, fused = pair(made, model)
@@ -266,3 +266,27 @@ def test_weights_of_classes_have_their_gradient(settings, fused):
     assert count(made[1]) == fused
     feeds = {"x": np.eye(4, dtype=np.float32), "labels": np.array([1, 1, 5, 10])}
     same(gt.run(made[1], feeds), gt.run(made[0], feeds), 3e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["none", "adamw"])
+def test_adapters_beside_the_layer_are_trained_without_its_scores(optimizer):
+    how = {
+        "loss": "ce:logits", "only_loss": True, "lora": 2, "lora_alpha": 3.0,
+        "optimizer": optimizer,
+    }  # fmt: skip
+    plain, fused = (gt.grad(net("N, 3"), fuse_loss=f, **how) for f in (False, True))
+    assert count(fused) == 1
+    node = next(n for n in fused.model.graph if n.op_type == "LinearCrossEntropyGrad")
+    assert len(node.outputs) == 2
+    rng = np.random.default_rng(5)
+    feeds = {"x": rng.normal(size=(2, 3, 4)).astype(np.float32)}
+    feeds["labels"] = rng.integers(0, CLASSES, (2, 3))
+    if optimizer != "none":
+        feeds["lr"] = np.float32(0.1)
+    for kernels in ("numpy", "native"):
+        expected, found = (gt.run(each, feeds, kernels=kernels) for each in (plain, fused))
+        assert np.isclose(found.loss, expected.loss)
+        made, other = ({**each.outputs, **each.gradients} for each in (expected, found))
+        assert made.keys() == other.keys()
+        for name, array in made.items():
+            np.testing.assert_allclose(other[name], array, rtol=2e-4, atol=2e-6)

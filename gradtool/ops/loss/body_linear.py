@@ -1,8 +1,9 @@
 """Cross-entropy of the scores of a linear layer, by blocks of classes.
 
-Rows `x` [N, K] have scores `z = cap(scale · x W + bias)` of C classes, W being [K, C], or [C, K]
-with `transB`, and `cap(u) = c · tanh(u / c)` with a `softcap` c.  A block of classes is scored for
-all rows at once, so that each weight is read once, and the gradient of each written once: neither
+Rows `x` [N, K] have scores `z = cap(scale · x W + low up + bias)` of C classes, W being [K, C], or
+[C, K] with `transB`, and `cap(u) = c · tanh(u / c)` with a `softcap` c; `low` [N, R] and `up`
+[R, C] are the two halves of an adapter, if there is one.  A block of classes is scored for all rows
+at once, so that each weight is read once, and the gradient of each written once: neither
 the scores nor their gradient ever exist whole.
 
 Source: Wijmans et al. 2024, Cut Your Losses in Large-Vocabulary Language Models (arXiv:2411.09009).
@@ -19,13 +20,14 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.typed import Dim, Tensor
+from gradtool.graph.typed import Dim, Tensor, as_tensor
 from gradtool.ops.attention.body import _range
 from gradtool.ops.attention.body_rows import Rows
 from gradtool.ops.loss.body import refused_below_zero
 from gradtool.ops.shared.accumulation import widened
 
 INT64 = ir.DataType.INT64
+Operands = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 OPEN = 1024  # rows, where their number is open
 
 
@@ -36,14 +38,15 @@ def _forward_shapes(x: Tensor, *_: Tensor | None, **__: Any) -> Outputs:
 @composite("LinearCrossEntropy", shapes=_forward_shapes, outputs=3)
 def linear_cross_entropy(
     op: Builder, x: Tensor, labels: Tensor, w: Tensor, bias: Tensor | None = None,
-    weights: Tensor | None = None, *, scale: float = 1.0, softcap: float = 0.0,
-    ignore_index: int | None = None, even: int = 0, transB: int = 0,
+    weights: Tensor | None = None, low: Tensor | None = None, up: Tensor | None = None, *,
+    scale: float = 1.0, softcap: float = 0.0, ignore_index: int | None = None, even: int = 0,
+    transB: int = 0,
 ) -> list[Tensor]:  # fmt: skip
     """`loss = lse - z[label]`, 0 of an ignored label, and `lse = log Σ exp z` of each row.
 
     With `even` also `Σ w (lse - z)` over all classes, each with its weight or 1.
     """
-    form = _Form.of(op, x, w, bias, scale, softcap, transB)
+    form = _Form.of(op, (x, w, bias, low, up), scale, softcap, transB)
     column = op.unsqueeze(labels, 1)
     zero = op.cast(op.zeros_like(column), form.wide)
     lowest = op.constant(float(np.finfo(form.wide.numpy()).min), form.wide)
@@ -88,10 +91,11 @@ def total_weight(
 
 
 def _backward_shapes(
-    x: Tensor, _labels: Tensor, w: Tensor, bias: Tensor | None, *_: Tensor | None,
-    of: Sequence[int], **__: Any,
+    x: Tensor, _labels: Tensor, w: Tensor, bias: Tensor | None, _weights: Tensor | None,
+    _lse: Tensor, _of_all: Tensor, _of_label: Tensor, _of_even: Tensor | None = None,
+    *adapter: Tensor | None, of: Sequence[int], **__: Any,
 ) -> Outputs:  # fmt: skip
-    operands = (x, w, bias)
+    operands = (x, w, bias, *adapter)
     return [(a.shape, a.dtype) for a in (operands[i] for i in of) if a is not None]
 
 
@@ -99,21 +103,24 @@ def _backward_shapes(
 def linear_cross_entropy_grad(
     op: Builder, x: Tensor, labels: Tensor, w: Tensor, bias: Tensor | None,
     weights: Tensor | None, lse: Tensor, of_all: Tensor, of_label: Tensor,
-    of_even: Tensor | None = None, *, of: Sequence[int], scale: float = 1.0,
-    softcap: float = 0.0, transB: int = 0,
+    of_even: Tensor | None = None, low: Tensor | None = None, up: Tensor | None = None, *,
+    of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, transB: int = 0,
 ) -> list[Tensor]:  # fmt: skip
-    """Gradients by those of (x, W, bias) that are `of`; the scores are computed again.
+    """Gradients by those of (x, W, bias, low, up) that are `of`; the scores are computed again.
 
         dz = of_all · p - of_label · onehot - of_even · w    p = exp(z - lse)
 
     All is turned, classes by rows: no product is one of forward, which a runtime that merges equal
     nodes would keep for it.
     """
-    form = _Form.of(op, x, w, bias, scale, softcap, transB)
+    form = _Form.of(op, (x, w, bias, low, up), scale, softcap, transB)
     row = {name: op.unsqueeze(a, 0) for name, a in
            {"lse": lse, "all": of_all, "label": of_label}.items()}  # fmt: skip
     place = op.unsqueeze(op.cast(labels, INT64), 0)
-    likes = [op.cast(op.zeros_like(x), form.wide)] if 0 in of and form.blocks.count > 1 else []
+    by_row = [(i, a) for i, a in ((0, x), (3, low)) if i in of and a is not None]
+    by_class = [i for i in (1, 2, 4) if i in of]
+    likes = [op.cast(op.zeros_like(a), form.wide) for _, a in by_row]
+    likes = likes if form.blocks.count > 1 else []
 
     def block(
         sums: Sequence[Tensor], at: Tensor | None
@@ -132,20 +139,16 @@ def linear_cross_entropy_grad(
             dz = dz - form.masked(share, at, 0.0, axis=0)
         du = dz if slope is None else dz * slope
         found = {2: du if bias is None else op.cast(op.sum(du, [1], keepdims=True), bias.dtype)}
-        du = op.cast(du if scale == 1 else du * scale, x.dtype)
-        if 0 in of:
-            part = op.cast(op.MatMul(op.swap_axes(du, 0, 1), form.block(at)), form.wide)
-            found[0] = sums[0] + part if sums else part
-        if 1 in of:
-            found[1] = op.MatMul(du, x)
-        return [found[0]] if 0 in of else [], [found[i] for i in (1, 2) if i in of]
+        dw = op.cast(du if scale == 1 else du * scale, x.dtype)
+        found |= form.terms(at, dw, op.cast(du, x.dtype), of)
+        added = [found[i] for i, _ in by_row]
+        added = [a + b for a, b in zip(sums, added, strict=True)] if sums else added
+        return added, [found[i] for i in by_class]
 
     sums, rows = form.blocks.each(op, likes, block)
-    made = dict(zip([i for i in (0, 1, 2) if i in of], (*sums, *rows), strict=True))
-    if 0 in made:
-        made[0] = op.cast(made[0], x.dtype)
-    if 1 in made and not transB:
-        made[1] = op.swap_axes(made[1], 0, 1)
+    made = dict(zip([*(i for i, _ in by_row), *by_class], (*sums, *rows), strict=True))
+    made |= {i: op.cast(made[i], x.dtype) for i, _ in by_row}
+    made |= {i: op.swap_axes(made[i], 0, 1) for i in (4, *[1] * (not transB)) if i in made}
     if 2 in made and bias is not None:
         made[2] = op.reshape(made[2], list(bias.shape))
     return [made[i] for i in of]
@@ -159,6 +162,8 @@ class _Form:
     x: Tensor
     w: Tensor
     bias: Tensor | None
+    low: Tensor | None
+    up: Tensor | None
     scale: float
     softcap: float
     turned: bool
@@ -166,13 +171,11 @@ class _Form:
     blocks: Rows
 
     @staticmethod
-    def of(
-        op: Builder, x: Tensor, w: Tensor, bias: Tensor | None, scale: float, softcap: float,
-        turned: int,
-    ) -> _Form:  # fmt: skip
+    def of(op: Builder, operands: Operands, scale: float, softcap: float, turned: int) -> _Form:
+        x, w, *_ = operands
         classes, rows = w.shape[0 if turned else 1], x.shape[0]
         blocks = Rows.of([classes, rows if isinstance(rows, int) else OPEN])
-        return _Form(op, x, w, bias, scale, softcap, bool(turned), classes, blocks)
+        return _Form(op, *operands, scale, softcap, bool(turned), classes, blocks)
 
     @property
     def wide(self) -> ir.DataType:
@@ -184,12 +187,35 @@ class _Form:
         w = self.w if at is None else self.op.Gather(self.w, self._there(at), axis=self._axis)
         return w if self.turned else self.op.swap_axes(w, 0, 1)
 
+    def of_adapter(self, at: Tensor | None) -> Tensor:
+        """The upper half of the adapter for a block of classes, [block, R]."""
+        up = self.up if at is None else self.op.Gather(self.up, self._there(at), axis=1)
+        return self.op.swap_axes(as_tensor(up), 0, 1)
+
+    def terms(
+        self, at: Tensor | None, dw: Tensor, du: Tensor, of: Sequence[int]
+    ) -> dict[int, Tensor]:
+        """A block's parts of the gradients of (x, W, low, up), from those by `x W` and `low up`."""
+        op, found = self.op, {}
+        for row, column, x, d in ((0, 1, self.x, dw), (3, 4, self.low, du)):
+            if row in of:
+                w = self.block(at) if row == 0 else self.of_adapter(at)
+                found[row] = op.cast(op.MatMul(op.swap_axes(d, 0, 1), w), self.wide)
+            if column in of:
+                found[column] = op.MatMul(d, x)
+        return found
+
     def scores(self, at: Tensor | None, *, turned: bool = False, capped: bool = True) -> Tensor:
         """The scores of all rows for a block of classes, [N, block], or `turned` [block, N]."""
         op, w = self.op, self.block(at)
         pair = (w, op.swap_axes(self.x, 0, 1)) if turned else (self.x, op.swap_axes(w, 0, 1))
         u = op.cast(op.MatMul(*pair), self.wide)
         u = u if self.scale == 1 else u * self.scale
+        if self.low is not None:
+            up = self.of_adapter(at)
+            pair = (up, op.swap_axes(self.low, 0, 1))
+            pair = pair if turned else (self.low, op.swap_axes(up, 0, 1))
+            u = u + op.cast(op.MatMul(*pair), self.wide)
         if self.bias is not None:
             bias = self.bias if at is None else op.Gather(self.bias, self._there(at))
             u = u + op.unsqueeze(op.cast(bias, self.wide), 1 if turned else 0)
@@ -202,6 +228,9 @@ class _Form:
         w = w if self.turned else op.swap_axes(w, 0, 1)
         u = op.sum(op.cast(self.x, self.wide) * op.cast(w, self.wide), [1])
         u = u if self.scale == 1 else u * self.scale
+        if self.low is not None:
+            up = op.swap_axes(op.Gather(self.up, labels, axis=1), 0, 1)
+            u = u + op.sum(op.cast(self.low, self.wide) * op.cast(up, self.wide), [1])
         if self.bias is not None:
             u = u + op.cast(op.Gather(self.bias, labels), self.wide)
         return self.capped(u)[0]

@@ -55,23 +55,24 @@ def cross_entropy_grad(
 
 
 def _scored(
-    x: Shaped, w: Shaped, bias: Shaped | None, scale: float, softcap: float
+    x: Shaped, w: Shaped, bias: Shaped | None, low: Shaped | None, scale: float, softcap: float
 ) -> tuple[int, int]:
     """How many scores there are, and the operations that make them."""
     scores = size(x) * size(w) // max(x.shape[1], 1) ** 2
     each = 2 * x.shape[1] + (scale != 1) + (bias is not None) + 3 * (softcap > 0)
+    each += 0 if low is None else 2 * low.shape[1] + 1
     return scores, scores * each
 
 
 @cost("ai.gradtool::LinearCrossEntropy")
 def linear_cross_entropy(
     x: Shaped, _labels: Shaped, w: Shaped, bias: Shaped | None = None,
-    weights: Shaped | None = None, *, out: Results, scale: float = 1.0, softcap: float = 0.0,
-    even: int = 0, **_: Any,
+    weights: Shaped | None = None, low: Shaped | None = None, _up: Shaped | None = None, *,
+    out: Results, scale: float = 1.0, softcap: float = 0.0, even: int = 0, **_: Any,
 ) -> int:  # fmt: skip
     """`z = cap(scale · x W + bias)`, then `max`, `z - max`, `exp` and a sum of each block."""
     del out
-    scores, count = _scored(x, w, bias, scale, softcap)
+    scores, count = _scored(x, w, bias, low, scale, softcap)
     share = scores * (2 if weights is not None else 1) if even else 0
     return count + 4 * scores + share + 5 * x.shape[0]
 
@@ -79,13 +80,16 @@ def linear_cross_entropy(
 @cost("ai.gradtool::LinearCrossEntropyGrad")
 def linear_cross_entropy_grad(
     x: Shaped, _labels: Shaped, w: Shaped, bias: Shaped | None, _weights: Shaped | None,
-    _lse: Shaped, _of_all: Shaped, _of_label: Shaped, of_even: Shaped | None = None, *,
-    out: Results, of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, **_: Any,
+    _lse: Shaped, _of_all: Shaped, _of_label: Shaped, of_even: Shaped | None = None,
+    low: Shaped | None = None, _up: Shaped | None = None, *, out: Results, of: Sequence[int],
+    scale: float = 1.0, softcap: float = 0.0, **_: Any,
 ) -> int:  # fmt: skip
     """`dz = of_all · exp(z - lse) - of_label · onehot`, z computed again; two products."""
-    scores, count = _scored(x, w, bias, scale, softcap)
+    scores, count = _scored(x, w, bias, low, scale, softcap)
     there = [i for i, d in zip(of, out, strict=True) if d is not None]
-    products = sum(2 * x.shape[1] * scores for i in there if i < 2)
+    rank = 0 if low is None else low.shape[1]
+    depths = {0: x.shape[1], 1: x.shape[1], 3: rank, 4: rank}
+    products = sum(2 * depths.get(i, 0) * scores for i in there)
     share = 2 * scores if of_even is not None else 0
     slope = 3 * scores if softcap > 0 else 0
     rest = (scale != 1) * scores + (2 in there) * scores

@@ -84,7 +84,7 @@ def linear_cross_entropy(
     The scores z are computed again, by blocks; of forward only the operands and `lse` are kept.
     """
     x, labels, w = node.inputs[:3]
-    bias, weights = given(node, 3), given(node, 4)
+    bias, weights, low, up = (given(node, slot) for slot in range(3, 7))
     if weights is not None and weights in op.active:
         raise UnsupportedGradient(node, "the weights of its classes have no gradient")
     options = dict(node.attributes)
@@ -99,13 +99,14 @@ def linear_cross_entropy(
     if deven is not None:
         turned = node.attributes.get_int("transB", 0)
         of_all = of_all + deven * total_weight(op, w, weights, loss, turned)
-    operands = (x, w, bias)
+    operands = (x, w, bias, low, up)
     of = [i for i, operand in enumerate(operands) if operand is not None and operand in op.active]
     made = op.LinearCrossEntropyGrad(
-        x, labels, w, bias, weights, lse, of_all, of_label, deven, outputs=len(of), of=of, **options
-    )
+        x, labels, w, bias, weights, lse, of_all, of_label, deven, low, up, outputs=len(of), of=of,
+        **options,
+    )  # fmt: skip
     found = dict(zip(of, (made,) if len(of) == 1 else made, strict=True))
-    return found.get(0), None, found.get(1), found.get(2), None
+    return found.get(0), None, found.get(1), found.get(2), None, found.get(3), found.get(4)
 
 
 @gradient("ai.gradtool::BinaryCrossEntropy")

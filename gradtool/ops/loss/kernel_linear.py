@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,49 +61,70 @@ class Layer:
         for start in range(0, self.classes, max(self.size, 1)):
             yield slice(start, min(start + self.size, self.classes))
 
+
+class Product(NamedTuple):
+    """Rows [N, K] and weights [K, C], or [C, K] where `turned`, of a layer or of its adapter."""
+
+    x: Any  # an array, or its spec
+    w: Any
+    turned: bool
+
     def of_classes(self, w: Array, some: slice) -> Array:
         """The part of a matrix like the weights that is of some classes, [n, K]."""
         return w[some] if self.turned else w[:, some].T
 
 
-def _room(n: Layer, x: Array | Spec, spare: int) -> dict[str, Spec]:
+def products(
+    x: Array | Spec, w: Array | Spec, turned: int, low: Array | Spec | None = None,
+    up: Array | Spec | None = None,
+) -> list[Product]:  # fmt: skip
+    """The products whose sum the scores are."""
+    adapter = [] if low is None or up is None else [Product(low, up, turned=False)]
+    return [Product(x, w, bool(turned)), *adapter]
+
+
+def _room(n: Layer, made: Sequence[Product], spare: int) -> dict[str, Spec]:
     """Workspace for the scores of a block, and `spare` more of their size."""
     block = Spec((n.rows * n.size,), n.dtype)
     room = {"z": block} | {f"spare{i}": block for i in range(spare)}
-    if x.dtype != n.dtype:
-        room |= {"x": Spec((n.rows * n.width,), n.dtype), "w": Spec((n.size * n.width,), n.dtype)}
-    return room
+    for i, (x, _, _) in enumerate(made):
+        if x.dtype != n.dtype:
+            room[f"x{i}"] = Spec((n.rows * x.shape[1],), n.dtype)
+            room[f"w{i}"] = Spec((n.size * x.shape[1],), n.dtype)
+    return room | ({"more": block} if len(made) > 1 else {})
 
 
-def _forward_room(n: Layer, x: Array | Spec, *, even: int) -> dict[str, Spec]:
+def _forward_room(n: Layer, made: Sequence[Product], *, even: int) -> dict[str, Spec]:
     names = ("top", "total", "picked", "stat", *["even"] * even)
-    return _room(n, x, 0) | {name: Spec((n.rows,), n.dtype) for name in names}
+    return _room(n, made, 0) | {name: Spec((n.rows,), n.dtype) for name in names}
 
 
 def _forward_work(
-    x: Spec, _labels: Spec, w: Spec, *_: Spec | None, out: Outputs, even: int = 0, transB: int = 0,
-    **__: Any,
+    x: Spec, _labels: Spec, w: Spec, _bias: Spec | None = None, _weights: Spec | None = None,
+    *adapter: Spec | None, out: Outputs, even: int = 0, transB: int = 0, **__: Any,
 ) -> list[Spec]:  # fmt: skip
-    return list(_forward_room(Layer.of(x, w, transB), x, even=even).values())
+    made = products(x, w, transB, *adapter)
+    return list(_forward_room(Layer.of(x, w, transB), made, even=even).values())
 
 
 @kernel("ai.gradtool::LinearCrossEntropy", work=_forward_work)
 def linear_cross_entropy(
     xp: Any, x: Array, labels: Array, w: Array, bias: Array | None = None,
-    weights: Array | None = None, *, out: Arrays, work: Arrays, scale: float = 1.0,
-    softcap: float = 0.0, ignore_index: int | None = None, even: int = 0, transB: int = 0,
+    weights: Array | None = None, low: Array | None = None, up: Array | None = None, *,
+    out: Arrays, work: Arrays, scale: float = 1.0, softcap: float = 0.0,
+    ignore_index: int | None = None, even: int = 0, transB: int = 0,
 ) -> None:  # fmt: skip
     """`loss = lse - z[label]`, `lse = log Σ exp z`, and `Σ w (lse - z)` with `even`."""
-    n = Layer.of(x, w, transB)
-    buffers = dict(zip(_forward_room(n, x, even=even), work, strict=True))
-    x = _wide(xp, x, buffers.get("x"))
+    n, made = Layer.of(x, w, transB), products(x, w, transB, low, up)
+    buffers = dict(zip(_forward_room(n, made, even=even), work, strict=True))
+    made = _wide(xp, made, buffers)
     top, total, picked, stat = (buffers[name] for name in ("top", "total", "picked", "stat"))
     top.fill(np.finfo(n.dtype).min)
     for name in ("total", "picked", *["even"] * even):
         buffers[name].fill(0)
     _check(xp, labels, n.classes, ignore_index)
     for some in n.blocks():
-        z = _scores(xp, n, some, x, w, bias, buffers, scale)
+        z = _scores(xp, n, some, made, bias, buffers, scale)
         if softcap:
             _capped(xp, z, softcap)
         for rows, found, places in _hits(xp, labels, some):
@@ -148,14 +169,18 @@ def _online(xp: Any, z: Array, top: Array, total: Array, stat: Array) -> None:
     xp.add(total, xp.sum(z, axis=1, out=stat), out=total)
 
 
-def _backward_room(n: Layer, x: Array | Spec, of: Sequence[int], *, spare: int) -> dict[str, Spec]:
-    room = _room(n, x, spare)
-    if 0 in of:
-        room["part"] = Spec((n.rows * n.width,), n.dtype)
-    if 0 in of and x.dtype != n.dtype:
-        room["dx"] = Spec((n.rows * n.width,), n.dtype)
-    if 1 in of and (x.dtype != n.dtype or not n.turned):
-        room["dw"] = Spec((n.size * n.width,), n.dtype)
+def _backward_room(
+    n: Layer, made: Sequence[Product], of: Sequence[int], *, spare: int
+) -> dict[str, Spec]:
+    room = _room(n, made, spare)
+    for i, (x, _, turned) in enumerate(made):
+        rows, block = (Spec((count * x.shape[1],), n.dtype) for count in (n.rows, n.size))
+        if 3 * i in of:
+            room[f"part{i}"] = rows
+        if 3 * i in of and x.dtype != n.dtype:
+            room[f"dx{i}"] = rows
+        if 3 * i + 1 in of and (x.dtype != n.dtype or not turned):
+            room[f"dw{i}"] = block
     return room
 
 
@@ -165,11 +190,12 @@ def _spare(softcap: float, of_even: Array | Spec | None) -> int:
 
 def _backward_work(
     x: Spec, _labels: Spec, w: Spec, _bias: Spec | None, _weights: Spec | None, _lse: Spec,
-    _of_all: Spec, _of_label: Spec, of_even: Spec | None = None, *, out: Outputs,
-    of: Sequence[int], softcap: float = 0.0, transB: int = 0, **_: Any,
+    _of_all: Spec, _of_label: Spec, of_even: Spec | None = None, *adapter: Spec | None,
+    out: Outputs, of: Sequence[int], softcap: float = 0.0, transB: int = 0, **_: Any,
 ) -> list[Spec]:  # fmt: skip
-    n, spare = Layer.of(x, w, transB), _spare(softcap, of_even)
-    return list(_backward_room(n, x, wanted(of, out), spare=spare).values())
+    n, made = Layer.of(x, w, transB), products(x, w, transB, *adapter)
+    spare = _spare(softcap, of_even)
+    return list(_backward_room(n, made, wanted(of, out), spare=spare).values())
 
 
 def wanted(of: Sequence[int], out: Sequence[Array | Spec | None]) -> list[int]:
@@ -180,20 +206,21 @@ def wanted(of: Sequence[int], out: Sequence[Array | Spec | None]) -> list[int]:
 @kernel("ai.gradtool::LinearCrossEntropyGrad", work=_backward_work)
 def linear_cross_entropy_grad(
     xp: Any, x: Array, labels: Array, w: Array, bias: Array | None, weights: Array | None,
-    lse: Array, of_all: Array, of_label: Array, of_even: Array | None = None, *, out: Arrays,
-    work: Arrays, of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, transB: int = 0,
+    lse: Array, of_all: Array, of_label: Array, of_even: Array | None = None,
+    low: Array | None = None, up: Array | None = None, *, out: Arrays, work: Arrays,
+    of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, transB: int = 0,
 ) -> None:  # fmt: skip
-    """Gradients by those of (x, W, bias) that are `of`.
+    """Gradients by those of (x, W, bias, low, up) that are `of`.
 
     dz = of_all · p - of_label · onehot - of_even · w    p = exp(z - lse)
     """
-    n, spare = Layer.of(x, w, transB), _spare(softcap, of_even)
-    buffers = dict(zip(_backward_room(n, x, wanted(of, out), spare=spare), work, strict=True))
-    found = dict(zip(of, out, strict=True))
-    dx, dw, dbias = (found.get(i) for i in range(3))
-    x = _wide(xp, x, buffers.get("x"))
+    n, made = Layer.of(x, w, transB), products(x, w, transB, low, up)
+    spare, found = _spare(softcap, of_even), dict(zip(of, out, strict=True))
+    room_of = _backward_room(n, made, wanted(of, out), spare=spare)
+    buffers = dict(zip(room_of, work, strict=True))
+    made, dbias = _wide(xp, made, buffers), found.get(2)
     for some in n.blocks():
-        z = _scores(xp, n, some, x, w, bias, buffers, scale)
+        z = _scores(xp, n, some, made, bias, buffers, scale)
         room = [buffers[f"spare{i}"][: z.size].reshape(z.shape) for i in range(spare)]
         slope = _capped(xp, z, softcap, room.pop()) if softcap else None
         _to_gradient(xp, z, _hits(xp, labels, some), (lse, of_all, of_label))
@@ -204,14 +231,26 @@ def linear_cross_entropy_grad(
             xp.multiply(z, slope, out=z)
         if dbias is not None:
             _add_columns(xp, z, dbias.reshape(-1)[some])
-        if scale != 1:
-            xp.multiply(z, scale, out=z)
-        if dx is not None:
-            _add_rows(xp, n, some, z, w, dx, buffers)
-        if dw is not None:
-            _put_weights(xp, z, x, n.of_classes(dw, some), buffers.get("dw"))
-    if dx is not None and "dx" in buffers:
-        xp.copyto(dx, buffers["dx"].reshape(dx.shape), casting="unsafe")
+        _put_products(xp, z, some, made, found, buffers, scale)
+    for i in range(len(made)):
+        if f"dx{i}" in buffers:
+            dx = found[3 * i]
+            xp.copyto(dx, buffers[f"dx{i}"].reshape(dx.shape), casting="unsafe")
+
+
+def _put_products(
+    xp: Any, dz: Array, some: slice, made: Sequence[Product], found: Mapping[int, Array],
+    buffers: Mapping[str, Array], scale: float,
+) -> None:  # fmt: skip
+    """What a block gives to the gradients of rows and weights; dz is scaled in the end."""
+    for i, product in reversed(list(enumerate(made))):
+        if i == 0 and scale != 1:
+            xp.multiply(dz, scale, out=dz)
+        if (dx := found.get(3 * i)) is not None:
+            _add_rows(xp, i, some, dz, product, dx, buffers)
+        if (dw := found.get(3 * i + 1)) is not None:
+            target = product.of_classes(dw, some)
+            _put_weights(xp, dz, product.x, target, buffers.get(f"dw{i}"))
 
 
 def _to_gradient(
@@ -244,49 +283,60 @@ def _put_weights(xp: Any, dz: Array, x: Array, out: Array, room: Array | None) -
 
 
 def _add_rows(
-    xp: Any, n: Layer, some: slice, dz: Array, w: Array, dx: Array, buffers: Mapping[str, Array]
-) -> None:
-    """Add what a block gives to the gradient of the rows."""
-    total = buffers["dx"].reshape(dx.shape) if "dx" in buffers else dx
-    block = _block(xp, n, w, some, buffers)
+    xp: Any, i: int, some: slice, dz: Array, product: Product, dx: Array,
+    buffers: Mapping[str, Array],
+) -> None:  # fmt: skip
+    """Add what a block gives to the gradient of the rows of product i."""
+    total = buffers[f"dx{i}"].reshape(dx.shape) if f"dx{i}" in buffers else dx
+    block = _block(xp, product, some, buffers.get(f"w{i}"))
     if some.start == 0:
         xp.matmul(dz, block, out=total)
         return
-    part = buffers["part"].reshape(total.shape)
+    part = buffers[f"part{i}"].reshape(total.shape)
     xp.add(total, xp.matmul(dz, block, out=part), out=total)
 
 
 def _scores(
-    xp: Any, n: Layer, some: slice, x: Array, w: Array, bias: Array | None,
+    xp: Any, n: Layer, some: slice, made: Sequence[Product], bias: Array | None,
     buffers: Mapping[str, Array], scale: float,
 ) -> Array:  # fmt: skip
-    """`scale · x W + bias` of all rows for some classes."""
+    """`scale · x W + low up + bias` of all rows for some classes."""
     count = some.stop - some.start
     z = buffers["z"][: n.rows * count].reshape(n.rows, count)
-    xp.matmul(x, _block(xp, n, w, some, buffers).T, out=z)
-    if scale != 1:
-        xp.multiply(z, scale, out=z)
+    for i, product in enumerate(made):
+        block = _block(xp, product, some, buffers.get(f"w{i}"))
+        if i:
+            more = buffers["more"][: z.size].reshape(z.shape)
+            xp.add(z, xp.matmul(product.x, block.T, out=more), out=z)
+            continue
+        xp.matmul(product.x, block.T, out=z)
+        if scale != 1:
+            xp.multiply(z, scale, out=z)
     if bias is not None:
         xp.add(z, bias.reshape(-1)[some], out=z)
     return z
 
 
-def _block(xp: Any, n: Layer, w: Array, some: slice, buffers: Mapping[str, Array]) -> Array:
+def _block(xp: Any, product: Product, some: slice, room: Array | None) -> Array:
     """The weights of some classes, [n, K], in the type of scores."""
-    block = n.of_classes(w, some)
-    if "w" not in buffers:
+    block = product.of_classes(product.w, some)
+    if room is None:
         return block
-    wide = buffers["w"][: math.prod(block.shape)].reshape(block.shape)
+    wide = room[: math.prod(block.shape)].reshape(block.shape)
     xp.copyto(wide, block)
     return wide
 
 
-def _wide(xp: Any, x: Array, room: Array | None) -> Array:
-    if room is None:
-        return x
-    room = room.reshape(x.shape)
-    xp.copyto(room, x)
-    return room
+def _wide(xp: Any, made: Sequence[Product], buffers: Mapping[str, Array]) -> list[Product]:
+    """Products with their rows in the type of scores."""
+    found = []
+    for i, product in enumerate(made):
+        x = product.x
+        if f"x{i}" in buffers:
+            x = buffers[f"x{i}"].reshape(x.shape)
+            xp.copyto(x, product.x)
+        found.append(product._replace(x=x))
+    return found
 
 
 def _capped(xp: Any, z: Array, cap: float, slope: Array | None = None) -> Array | None:
