@@ -21,7 +21,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.typed import Dim, Tensor, as_tensor
-from gradtool.ops.attention.body import _range
+from gradtool.ops.attention.body_form import _range
 from gradtool.ops.attention.body_rows import Rows
 from gradtool.ops.loss.body import refused_below_zero
 from gradtool.ops.shared.accumulation import widened
