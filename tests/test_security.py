@@ -17,6 +17,10 @@ from conftest import Command
 from gates import CONFIG, git, write
 from limited import ended
 
+from gradtool import child
+from gradtool.errors import UsageError
+from gradtool.training.tokenizer import TokenizerFiles, TokenizerProcess
+
 ROOT = Path(__file__).parents[1]
 HELD = {}
 SECTIONS = (("SECURITY.md", "In scope"), ("docs/ci.md", "What is trusted"))
@@ -183,6 +187,55 @@ def modules(at):
         assert (at.folder / "ran_mine").exists() is ("mine:loss" in more)
 
     assert [path.name for path in at.folder.glob("ran_*")] == ["ran_mine"]
+
+
+CONFINED = """
+import os, socket, sys
+from gradtool.training import tokenizing
+tokenizing._confine()
+for act in (lambda: open("mine"), lambda: open("made", "w"), socket.socket, os.pipe):
+    try:
+        act()
+    except OSError as error:
+        print(type(error).__name__, error.errno)
+print(dict(os.environ))
+"""
+
+
+@holds(
+    "A chat template runs in a process of its own that opens no file, starts no process, sees no "
+    "variables, and is ended where it takes more time, memory or characters than it may."
+)
+def templates(at):
+    done = subprocess.run(
+        child.python("-c", CONFINED), cwd=at.folder, capture_output=True, text=True, check=True,
+        env=child.environment(),
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [*["OSError 24"] * 4, "{}"]
+    request = {"messages": [{"role": "user"}], "tools": None, "masks": False}
+    for template, said in (
+        ("{% for a in range(9**5) %}{% for b in range(9**5) %}{% endfor %}{% endfor %}", "longer"),
+        ("{{ 'a' * 9**11 }}", "memory"),
+        ("{% for a in range(9**5) %}{{ 'a' * 9**5 }}{% endfor %}", "characters"),
+        ("{{ ''.__class__ }}", "forbidden"),
+        ("{% include 'net.onnx' %}", "no loader"),
+    ):
+        files = TokenizerFiles(at.folder / "tokenizer.json", {}, template)
+        with pytest.raises(UsageError, match=said):  # noqa: SIM117 - either may tell it
+            with TokenizerProcess(files, tokenizes=False, chats=True) as process:
+                process.written(request)
+
+
+@holds("The decoder that a `genai_config.json` names lies in its folder, or is refused.")
+def decoders(at):
+    folder = at.folder / "model"
+    folder.mkdir()
+    (folder / "link.onnx").symlink_to("../net.onnx")
+    for name in ("../net.onnx", str(at.folder / "net.onnx"), "link.onnx", "C:\\net.onnx", ""):
+        document = {"model": {"decoder": {"filename": name}}}
+        (folder / "genai_config.json").write_text(json.dumps(document))
+        refused(at.run("grad", "model"), "genai_config.json: ")
+    assert sorted(path.name for path in folder.iterdir()) == ["genai_config.json", "link.onnx"]
 
 
 @holds("A configuration that names code is refused, unless `--allow-code` is given.")

@@ -72,7 +72,7 @@ def meant(
     Raises:
         UsageError: there is no model here, or several.
     """
-    sources = tuple(name for name in named if name is not None)
+    sources = tuple(_plain(name) for name in named if name is not None)
     if sources:
         return Meant(sources, sizes, dict(options))
     cases = _cases(call)
@@ -93,6 +93,14 @@ def meant(
         keep_cache=sizes.keep_cache or taken.keep_cache,
     )
     return Meant((str(cases[0].path),), merged, {**options, **chosen})
+
+
+def _plain(name: str) -> str:
+    """A path as outputs beside it are called: of a folder without a separator at its end."""
+    if not Path(name).is_dir():
+        return name
+    plain = name.rstrip("/" if os.sep == "/" else "/\\")
+    return plain if Path(plain).name not in ("", "..") else str(Path(name).resolve())
 
 
 def remember(path: str) -> None:

@@ -58,8 +58,10 @@ class Follower(Watcher):
         measured = max(held - self._before, 0) if held else None
         steps = self._begun.steps
         left = None if steps is None or self._steps == 1 else (steps - step) * self._seconds
-        examples = self._begun.batch
-        told = Now(step, steps, epoch, loss, rate, self._seconds, left, planned, measured, examples)
+        told = Now(
+            step, steps, epoch, loss, rate, self._seconds, left, planned, measured,
+            self._begun.batch, self._begun.tokens,
+        )  # fmt: skip
         if is_plain:
             self._reporter.say("  ".join(clauses(told)))
         else:

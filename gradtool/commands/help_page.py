@@ -17,6 +17,7 @@ GROUPS = {
     "What learns": "",
     "Optimizer": "optimizer",
     "Learning rate": "find_lr",
+    "Text": "",
     "Evaluation": "evaluate result",
     "Plan": "policy keep drop checkpoints max_batch frontier points cost memory plan plans "
     "micro_batches explain",

@@ -18,8 +18,10 @@ WIDTH, TALL, LOW = 78, 10, 6  # cells of a plot, and rows of the loss and of wha
 
 
 def is_run(path: str) -> bool:
-    """Whether a path is a folder: trainings are folders, models are files."""
-    return path != "-" and Path(path).is_dir()
+    """Whether a path is the folder of a training, and not that of a model."""
+    from gradtool.io import genai
+
+    return path != "-" and Path(path).is_dir() and not genai.is_folder(Path(path))
 
 
 def report(call: Call, paths: Sequence[str], options: Mapping[str, Any], form: str) -> None:

@@ -68,7 +68,8 @@ def load(source: str | os.PathLike[str] | read.Held, options: LoadOptions) -> ir
     opset is at least `opsets.MINIMUM`. Local functions are inlined, except those `keep_function`
     (domain, name) keeps. Inputs with `values` become constants (see `constants.settle`). `rewrite`
     sees the model before sizes are given to its symbols.
-    `model.meta` has `gradtool.path`, the real path or None, `gradtool.left_aside`, a line for each
+    `model.meta` has `gradtool.path`, the real path or None, `gradtool.folder`, that of the path as
+    it was given, `gradtool.left_aside`, a line for each
     operator that was, `gradtool.hints`, a line for each shape that holds no more, and, where the
     opset was raised, `gradtool.raised_from`.
 
@@ -108,6 +109,7 @@ def load(source: str | os.PathLike[str] | read.Held, options: LoadOptions) -> ir
         raise type(error)(f"{where}: {error}") from error
     notes: dict[str, object] = {
         "path": None if path is None else path.resolve(), "left_aside": left_aside, "hints": hints,
+        "folder": None if path is None else path.parent,
     }  # fmt: skip
     notes |= {"raised_from": version} if target > version else {}
     model.meta.update({f"gradtool.{name}": note for name, note in notes.items()})

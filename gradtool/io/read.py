@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gradtool.errors import ModelError
 from gradtool.graph.limits import DEFAULT, Limits
-from gradtool.io import external, lfs
+from gradtool.io import external, genai, lfs
 
 TEXT_SUFFIX = ".onnxtxt"
 _DEEPEST_TEXT = 64
@@ -29,7 +29,9 @@ def from_file(path: Path, limits: Limits = DEFAULT) -> onnx.ModelProto:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise ModelError(f"{path}: is a folder; name the model file in it")
+            raise ModelError(
+                f"{path}: is a folder without {genai.CONFIG}; name the model file in it"
+            )
         if not stat.S_ISREG(status.st_mode):
             raise ModelError(f"{path}: is not a regular file; use - to read standard input")
         if status.st_size > limits.file_bytes:
@@ -77,12 +79,17 @@ def message(source: Source) -> onnx.ModelProto:
 def from_anywhere(
     source: str | os.PathLike[str] | Held, limits: Limits = DEFAULT
 ) -> tuple[Path | None, onnx.ModelProto, str]:
-    """The path of a model, its mutable message, and its name in error messages."""
+    """The path of a model, its mutable message, and its name in error messages.
+
+    Of a folder of onnxruntime-genai it is the decoder.
+    """
     if isinstance(source, Held):
         return source.path, _message(source.model), "the model given"
     if source == "-":
         return None, from_stdin(limits), "standard input"
     path = existing_path(source)
+    if genai.is_folder(path):
+        path = genai.decoder(path)
     return path, from_file(path, limits), str(path)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gradtool.errors import ModelError, UsageError
-from gradtool.io import external, read, walk
+from gradtool.io import external, genai, read, walk
 from gradtool.io.atomic import MODELS
 
 Identity = tuple[int, int]  # device and inode
@@ -49,6 +50,10 @@ def _identity(path: str) -> Identity | None:
 
 def _files(path: str) -> Iterator[tuple[str, str]]:
     """The files read with a path, and the role of each."""
+    if genai.is_folder(Path(path)):
+        with suppress(ModelError):  # whoever opens it tells the error
+            yield from _files(str(genai.decoder(Path(path))))
+        return
     if Path(path).is_dir():
         yield from ((str(file), f"one of the files of {path}") for file in Path(path).glob("*.npy"))
         return

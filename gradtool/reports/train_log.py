@@ -151,6 +151,7 @@ class Now:
     `seconds` are those of a step, `left` those to the end, None if unknown so far; `planned` and
     `measured` are bytes, the latter taken by the process since before the first step, None where
     the system does not tell.  `examples` are those of a step, None if only the data know.
+    `tokens` are those of texts in a step, the mean of all.
     """
 
     step: int
@@ -163,6 +164,7 @@ class Now:
     planned: int
     measured: int | None
     examples: int | None = None
+    tokens: float | None = None
 
 
 # The most important one first.
@@ -188,9 +190,11 @@ def clauses(now: Now, order: Sequence[str] = LOGGED) -> list[str]:
 
 
 def _speed(now: Now) -> str:
-    """Examples a second, where both are known."""
+    """Tokens or else examples a second, where both are known."""
     if now.examples is None or not now.seconds > 0:
         return ""
+    if now.tokens is not None:
+        return f"{format_rate(now.tokens / now.seconds)} tokens/s"
     return f"{format_rate(now.examples / now.seconds)} examples/s"
 
 

@@ -12,6 +12,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "audio": ("soundfile>=0.12",), "data": ("pyarrow>=15",),
     "mpi": ("mpi4py>=4", "mpich>=4.3"), "tensorboard": ("tensorboardX>=2.6",),
     "wandb": ("wandb>=0.19",), "mlflow": ("mlflow>=3",),
+    "text": ("tokenizers>=0.20", "jinja2>=3.1"),
 })  # fmt: skip
 
 

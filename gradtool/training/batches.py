@@ -11,7 +11,7 @@ import numpy as np
 from gradtool.errors import UsageError
 from gradtool.ranks.group import Group, share
 from gradtool.training.data import Arrays, BoundDataset
-from gradtool.training.lengths import Lengths
+from gradtool.training.padding import Lengths
 from gradtool.training.sampler import Order, Place
 
 

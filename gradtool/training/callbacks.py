@@ -30,6 +30,7 @@ class Begun:
         micro_batches: in how many parts a step is computed.
         run: the folder of checkpoints, None without one.
         options: what decides the steps, by name: optimizer, rate, schedule, seed and the like.
+        tokens: those of texts in a step, the mean of all; None where data are none.
     """
 
     steps: int | None
@@ -39,6 +40,7 @@ class Begun:
     micro_batches: int
     run: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    tokens: float | None = None
 
 
 class Watcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any, Self
 
@@ -12,7 +12,6 @@ import numpy as np
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import feeds
 from gradtool.graph.metadata import notes
-from gradtool.losses.labels import COPIED
 from gradtool.text.words import some, suggest
 from gradtool.training.checks import Check, checks_of, range_of
 from gradtool.training.columns import Unread, chosen, stacked
@@ -25,10 +24,10 @@ from gradtool.training.iterables import Column, named
 from gradtool.training.metrics import Target
 from gradtool.training.sampler import Indices
 from gradtool.training.sources import Array, Examined, Examples, Lazy, Source, Stream, numpy_of
+from gradtool.training.text import TextRows
 
 Arrays = dict[str, Array]
 CLASSES = "gradtool.classes"
-COMPARED = 64  # examples whose labels are held against other inputs
 LOOKED_AT, _AT_ONCE = 1 << 30, 1 << 24  # bytes of an array that is looked through, and how
 
 
@@ -109,18 +108,11 @@ class BoundDataset:
             if value.dtype is not None and value.dtype.is_integer()
         }
 
-    def copied(self, labels: Collection[str], shifts: Collection[str]) -> list[str]:
-        """The warning of labels equal to another input."""
-        shapes = (self.takes.inputs[name].shape for name in labels if name in self.takes.inputs)
-        if self.examples is None or all(shape is not None and len(shape) < 2 for shape in shapes):
-            return []
-        some = self.batch(np.arange(min(COMPARED, self.examples)))
-        return [
-            COPIED.format(self._names[name], self._names[other])
-            for name in labels if name in some and name not in shifts and some[name].ndim > 1
-            for other, array in some.items()
-            if other != name and array.dtype.kind in "iu" and np.array_equal(array, some[name])
-        ]  # fmt: skip
+    @property
+    def texts(self) -> TextRows | None:
+        """The rows of tokens that the examples are, where they are texts."""
+        text = self.source.text if isinstance(self.source, Examples) else None
+        return None if text is None else TextRows(text, self._rows)
 
     def described(self) -> dict[str, Any]:
         """The fingerprint of data: types and sizes by name."""

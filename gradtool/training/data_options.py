@@ -1,10 +1,13 @@
 """How files become examples, as a record that `TrainOptions` extends."""
+# ruff: noqa: RUF009 - `option` makes a field
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from gradtool.errors import UsageError
 from gradtool.workloads.options import option
@@ -23,6 +26,27 @@ class DataOptions:
     categories: Sequence[str] = option(
         "texts", (), "Take columns of texts that match as classes, in the order of their names.",
         metavar="GLOB", group="Data")  # fmt: skip
+    lengths: str | None = option(
+        "text", None, "Round open sizes of batches up to these and pad what comes in, where a mask "
+        "or ignored labels leave the gradients as they are; auto: eight sizes a doubling.",
+        metavar="auto|N,N,...", shown="as they come; of texts auto", excludes="memory stages",
+        why="has batches of several sizes", group="Data")  # fmt: skip
+    tokenizer: str | Path | None = option(
+        "path", None, "Take texts by this tokenizer.json, or the one in this folder.",
+        metavar="FILE|DIR", shown="beside the model", group="Text")  # fmt: skip
+    max_length: int | None = option(
+        "whole", None, "Take no more tokens of a text, and cut a plain one into windows of them.",
+        least=2, most=1 << 24, metavar="N", shown="the model's length, 1024 at most",
+        group="Text")  # fmt: skip
+    too_long: Literal["cut", "skip", "refuse"] = option(
+        "choice", "cut", "What becomes of texts of more tokens: cut to them, left out, or refused.",
+        choices=("cut", "skip", "refuse"), group="Text")  # fmt: skip
+    mask_prompt: bool = option(
+        "flag", False, "Learn completions and what the assistant says, and nothing else of a text.",
+        group="Text")  # fmt: skip
+    pack: bool = option(
+        "flag", False, "Put several texts into a row of --max-length tokens.", group="Text"
+    )
     image_size: str | None = option(
         "text", None, "Resize images: the shorter edge to N pixels, or all to HxW.",
         metavar="N|HxW", shown="the model's size", group="Data")  # fmt: skip
@@ -45,8 +69,13 @@ class DataOptions:
         "number", None, "Cut recordings to this length, or fill them up with silence.", above=0,
         metavar="S", shown="the model's length", group="Data")  # fmt: skip
     workers: int = option(
-        "whole", 2, "Threads that decode images and recordings.", least=1, most=256, metavar="N",
-        group="Data")  # fmt: skip
+        "whole", 2, "Threads that decode images and recordings, or processes that tokenize texts.",
+        least=1, most=256, metavar="N", group="Data")  # fmt: skip
+
+    @property
+    def one_size(self) -> bool:
+        """Whether all batches have to have the same sizes."""
+        return False
 
     def held_out(self, examples: int) -> int:
         """How many of the examples are held out.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import onnx_ir as ir
@@ -16,7 +16,8 @@ class InputSpec:
     """Inputs fed by data, by name, and the axis of examples of each.
 
     `symbol` is what the inputs call the number of examples, `size` that which the model itself
-    fixes, None where it is open; `labels` are the inputs that outputs are held against.
+    fixes, None where it is open; `labels` are the inputs that outputs are held against, which a
+    loss may take some `shifts` ahead.
     """
 
     model: ir.Model
@@ -25,6 +26,7 @@ class InputSpec:
     size: int | None
     symbol: str | None = None
     labels: tuple[str, ...] = ()
+    shifts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: ir.Model, also: Iterable[str] = (), labels: Collection[str] = ()) -> Self:

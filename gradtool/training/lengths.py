@@ -9,8 +9,10 @@ Source: bucketing of sequence lengths (Khomenko et al. 2016).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,45 +28,12 @@ from gradtool.training.checks import range_of
 from gradtool.training.data import Arrays
 from gradtool.training.graphs import Recipe
 from gradtool.training.input_spec import InputSpec
+from gradtool.training.padding import MORE, Lengths, sizes_of
 from gradtool.workloads.run_options import RunOptions
 
-AUTO = "auto"
-_FINE = 3  # bits behind the first of a size that is rounded to: eight sizes to a doubling
-_MORE = 3  # elements that a batch is padded by to look what that changes
 _CLOSE = 3e-5  # of the largest element of a gradient: rounding
+_APART = 0.05  # as far as no rounding gets
 _SPREAD = 0.1  # of a parameter's size, what is added to it
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Padded sizes of batches: sizes that are `chosen`, or by themselves where there are none.
-
-    `axes` are those of inputs that are rounded up, by name; `fills` what they are padded with.
-    """
-
-    axes: Mapping[str, tuple[int, ...]]
-    fills: Mapping[str, int]
-    chosen: tuple[int, ...] = ()
-
-    def rounded(self, size: int) -> int:
-        """The size that another one is padded to: itself where none that is chosen is larger."""
-        if self.chosen:
-            return min((each for each in self.chosen if each >= size), default=size)
-        grain = 1 << max((size - 1).bit_length() - 1 - _FINE, 0) if size > 1 else 1
-        return -(-size // grain) * grain
-
-    def padded(self, batch: Mapping[str, Any], more: int = 0) -> Arrays:
-        """A batch padded to the sizes it is rounded up to, or by so many `more` elements."""
-        made = dict(batch)
-        for name, axes in self.axes.items():
-            array = made[name]
-            widths = [(0, 0)] * array.ndim
-            for axis in axes:
-                size = array.shape[axis]
-                widths[axis] = 0, more or self.rounded(size) - size
-            if any(end for _, end in widths):
-                made[name] = np.pad(array, widths, constant_values=self.fills[name])
-        return made
 
 
 def lengths_of(
@@ -88,7 +57,7 @@ def lengths_of(
     """
     if asked is None:
         return None
-    chosen, rounding = _sizes(asked), _Rounding(recipe, takes, sample())
+    chosen, rounding = sizes_of(asked), _Rounding(recipe, takes, sample())
     found = [symbol for symbol in rounding.symbols if rounding.changes_nothing(symbol)]
     made = rounding.lengths(found, chosen)
     for line in _told(rounding, found, made):
@@ -96,16 +65,22 @@ def lengths_of(
     return made if found else None
 
 
-def _sizes(asked: str) -> tuple[int, ...]:
-    if asked == AUTO:
-        return ()
-    try:
-        found = tuple(sorted({int(each) for each in asked.split(",")}))
-    except ValueError:
-        found = ()
-    if not found or found[0] < 1:
-        raise UsageError(f"--lengths {asked}: auto, or sizes as in 8,16,32")
-    return found
+def require_heeded(
+    recipe: Recipe, takes: InputSpec, source: str, batch: Arrays, others: Mapping[str, Arrays]
+) -> None:
+    """Refuse texts of which a model sees what it must not: a batch is held against others.
+
+    `others` are by what to say where the loss or a gradient of one differs by more than rounding,
+    also that of quantised activations.  A model that draws tells nothing.
+
+    Raises:
+        UsageError: one does.
+    """
+    plain = replace(recipe, options=replace(recipe.options, train_mode=False))
+    rounding = _Rounding(plain, takes, batch)
+    for what, other in others.items():
+        if not rounding.draws and rounding.difference(other) > _APART:
+            raise UsageError(f"{source}: {what}")
 
 
 def _told(rounding: _Rounding, found: list[str], made: Lengths) -> Iterator[str]:
@@ -140,7 +115,6 @@ class _Rounding:
             if text.isidentifier() and text != takes.symbol and not any(text in t for t in inside)
         ]  # fmt: skip
         self._before: Mapping[str, Any] | None = None
-        self._model: ir.Model | None = None
 
     def lengths(self, symbols: list[str], chosen: tuple[int, ...]) -> Lengths:
         """The axes of some symbols, and the padding beyond the data."""
@@ -158,21 +132,31 @@ class _Rounding:
 
     def changes_nothing(self, symbol: str) -> bool:
         """Whether loss and gradients of a batch are the same, up to rounding, with more padding."""
-        padded = self.lengths([symbol], ()).padded(self._batch, _MORE)
         try:
-            before = self._before = self._before or self._gradients(self._batch)
-            after = self._gradients(padded)
+            return self.difference(self.lengths([symbol], ()).padded(self._batch, MORE)) <= _CLOSE
         except GradtoolError:
             return False
-        return all(_is_close(before[name], after[name]) for name in before)
+
+    def difference(self, other: Arrays) -> float:
+        """How far loss and gradients of another batch are, of the largest element of each."""
+        before = self._before = self._before or self._gradients(self._batch)
+        after = self._gradients(other)
+        return max(_difference(before[name], after[name]) for name in before)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the model draws numbers."""
+        return bool(numbers_of(self._trained))
+
+    @cached_property
+    def _trained(self) -> ir.Model:
+        training = self._recipe.differentiate(self._recipe.options.without_updates())
+        return _drawn(training.model, training.gradients)
 
     def _gradients(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Loss and gradients, of drawn parameters."""
-        if self._model is None:
-            training = self._recipe.differentiate(self._recipe.options.without_updates())
-            self._model = _drawn(training.model, training.gradients)
-        numbers = {name: np.asarray(0, np.int64) for name in numbers_of(self._model).values()}
-        result = execute(self._model, {**numbers, **batch}, RunOptions(device="cpu"))
+        numbers = {name: np.asarray(0, np.int64) for name in numbers_of(self._trained).values()}
+        result = execute(self._trained, {**numbers, **batch}, RunOptions(device="cpu"))
         return {"": np.float64(result.loss or 0.0), **result.gradients}
 
 
@@ -193,9 +177,10 @@ def _drawn(model: ir.Model, names: Mapping[str, str]) -> ir.Model:
     return made
 
 
-def _is_close(before: Any, after: Any) -> bool:
+def _difference(before: Any, after: Any) -> float:
+    """How far arrays are apart, of the largest element; infinite where they cannot be compared."""
     before, after = np.asarray(before, np.float64), np.asarray(after, np.float64)
     if before.shape != after.shape or not np.isfinite(before).all():
-        return False
-    most = float(np.abs(before).max(initial=0.0))
-    return bool(np.abs(before - after).max(initial=0.0) <= _CLOSE * most)
+        return math.inf
+    apart = float(np.abs(before - after).max(initial=0.0))
+    return apart / float(np.abs(before).max(initial=0.0)) if apart else 0.0

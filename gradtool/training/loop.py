@@ -24,9 +24,9 @@ from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.evaluating import of_means
 from gradtool.training.evaluation import Evaluator
 from gradtool.training.graphs import Graphs
-from gradtool.training.lengths import Lengths
 from gradtool.training.metrics import Metric, deciding
 from gradtool.training.options import TrainOptions
+from gradtool.training.padding import Lengths
 from gradtool.training.prefetch import Prefetched
 from gradtool.training.progress import Best, Progress
 from gradtool.training.reduction import Reducer, require_same

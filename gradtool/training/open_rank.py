@@ -83,13 +83,15 @@ def begun_of(setup: Setup, progress: Progress, folder: Folder | None) -> Begun:
     """Messages before the first step."""
     recipe = {**setup.described()["recipe"], "steps": setup.steps, "epochs": setup.epochs}
     apart, unset = ("length", "evaluation"), ("None", "()")
+    order, texts = setup.order, setup.data[0].texts
     return Begun(
         steps=setup.steps,
         first=progress.step,
-        per_epoch=setup.order.batches if setup.order else None,
-        batch=setup.order.size if setup.order else None,
+        per_epoch=order.batches if order else None,
+        batch=order.size if order else None,
         micro_batches=setup.options.micro_batches,
         run=None if folder is None else folder.path,
+        tokens=float(texts.lengths.mean()) * order.size if texts and order else None,
         options={n: v for n, v in recipe.items() if n not in apart and str(v) not in unset},
     )
 

@@ -31,11 +31,6 @@ class TrainOptions(DataOptions):
     steps: int | None = option(
         "whole", None, "Take so many steps, through the data as often as it needs.", least=1,
         metavar="N", group="Data")  # fmt: skip
-    lengths: str | None = option(
-        "text", None, "Round open sizes of batches up to these and pad what comes in, where a mask "
-        "or ignored labels leave the gradients as they are; auto: eight sizes a doubling.",
-        metavar="auto|N,N,...", shown="as they come", excludes="memory stages",
-        why="has batches of several sizes", group="Data")  # fmt: skip
     shuffle: bool = option(
         "switch", True, "Take the examples in another order each epoch.", group="Data"
     )
@@ -140,6 +135,11 @@ class TrainOptions(DataOptions):
     def place(self) -> str:
         """The device to open: native kernels are the CPU's, where nobody says another one."""
         return "cpu" if self.kernels == "native" and self.device == "auto" else self.device
+
+    @property
+    def one_size(self) -> bool:
+        """Whether all batches have to have the same sizes: those that a plan is made for."""
+        return self.memory is not None or self.stages > 1
 
     @property
     def in_two(self) -> bool:

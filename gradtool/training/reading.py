@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from gradtool.errors import UsageError
+from gradtool.losses.labels import COPIED
 from gradtool.training.data import BoundDataset
 from gradtool.training.input_spec import InputSpec
 from gradtool.training.iterables import OVER
@@ -14,6 +15,7 @@ from gradtool.training.options import TrainOptions
 from gradtool.training.sampler import permutation
 from gradtool.training.sources import Examples, Given, Lazy, Source, Stream, opened
 
+COMPARED = 64  # examples whose labels are held against other inputs
 _SPLIT = 1 << 32  # an epoch that no training has: its order tells what is held out
 
 
@@ -43,6 +45,21 @@ def sources_of(data: Given, evaluate: Given | None, options: TrainOptions) -> li
 def _require_again(source: Source, is_repeated: bool) -> None:  # noqa: FBT001 - one of two calls
     if isinstance(source, Stream) and source.once and is_repeated:
         raise UsageError(f"{source.source}: {OVER}")
+
+
+def copied(data: BoundDataset, labels: Collection[str], shifts: Collection[str]) -> list[str]:
+    """What people should hear of labels that are the numbers of another input."""
+    inputs, names = data.takes.inputs, data.names
+    shapes = (inputs[name].shape for name in labels if name in inputs)
+    if data.examples is None or all(shape is not None and len(shape) < 2 for shape in shapes):
+        return []
+    some = data.batch(np.arange(min(COMPARED, data.examples)))
+    return [
+        COPIED.format(names[name], names[other])
+        for name in labels if name in some and name not in shifts and some[name].ndim > 1
+        for other, array in some.items()
+        if other != name and array.dtype.kind in "iu" and np.array_equal(array, some[name])
+    ]  # fmt: skip
 
 
 def bound(

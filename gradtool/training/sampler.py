@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+_TOGETHER = 64  # batches whose examples are sorted by length
+_TURNS = 1 << 33  # behind any epoch: their orders are those of batches
 Indices = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 
@@ -24,12 +26,14 @@ class Order:
     """How `examples` are laid into batches of `size`; the last incomplete one is left out.
 
     The same numbers give the same order everywhere, and an epoch needs none of those before it.
+    Shuffled examples that have `lengths` are laid into batches with others of about their own.
     """
 
     examples: int
     size: int
     seed: int = 0
     shuffled: bool = True
+    lengths: Indices | None = field(default=None, compare=False)
 
     @property
     def batches(self) -> int:
@@ -39,9 +43,21 @@ class Order:
     def epoch(self, number: int, first: int = 0) -> Iterator[Indices]:
         """The indices of the batches of an epoch, from batch `first` on."""
         found = permutation(self.examples, self.seed, number) if self.shuffled else None
-        for batch in range(first, self.batches):
+        turns: Indices = np.arange(self.batches)
+        if found is not None and self.lengths is not None:
+            found, turns = (
+                self._alike(found, self.lengths),
+                permutation(self.batches, self.seed, _TURNS + number),
+            )
+        for batch in turns[first:].tolist():
             start, end = batch * self.size, (batch + 1) * self.size
             yield np.arange(start, end) if found is None else found[start:end]
+
+    def _alike(self, order: Indices, lengths: Indices) -> Indices:
+        """An order sorted by length within each `_TOGETHER` batches."""
+        step, kept = _TOGETHER * self.size, self.batches * self.size
+        parts = [order[start : min(start + step, kept)] for start in range(0, kept, step)]
+        return np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
 
 
 def permutation(count: int, seed: int, epoch: int) -> Indices:

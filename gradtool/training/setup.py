@@ -26,11 +26,12 @@ from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Dims, Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.input_spec import InputSpec
-from gradtool.training.lengths import Lengths, lengths_of
+from gradtool.training.lengths import lengths_of, require_heeded
 from gradtool.training.metrics import Metric, deciding, metrics, ranked
 from gradtool.training.options import BATCH, TrainOptions
+from gradtool.training.padding import Lengths
 from gradtool.training.phases import Phase
-from gradtool.training.reading import bound, sources_of
+from gradtool.training.reading import bound, copied, sources_of
 from gradtool.training.resuming import LENGTH
 from gradtool.training.sampler import Order
 from gradtool.training.schedules import Schedule
@@ -123,7 +124,7 @@ class Setup:
     @property
     def dims(self) -> dict[str, int] | None:
         """The sizes of all micro-batches of a rank; None where they may differ."""
-        if self.data[0].examples is None:
+        if self.data[0].examples is None or (self.order and self.order.lengths is not None):
             return None
         return _dims(self.graphs.model, self.data[0], self.part)
 
@@ -190,7 +191,8 @@ def prepared(
         activations(graphs.training.model),
     )  # fmt: skip
     of_one = partial(_sample, read[0], options.batch or 1)
-    rounded = lengths_of(options.lengths, recipe, takes, of_one, watcher)
+    asked = None if read[0].texts else options.lengths  # texts are padded as they are read
+    rounded = lengths_of(asked, recipe, takes, of_one, watcher)
     made = Setup(
         graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, kernels, fit,
         ranks, rounded,
@@ -206,6 +208,7 @@ def _read(
 ) -> tuple[list[BoundDataset], TrainOptions]:  # fmt: skip
     """Data held against what a step takes, and the options with the examples of a step."""
     takes = InputSpec.of(graphs.training.model, graphs.inner, graphs.training.labels)
+    takes = replace(takes, shifts=graphs.training.shifts)
     read = bound(sources, takes, names, options)
     found = sized(options, takes.size, ranks, read[0].examples)
     if takes.size is not None:
@@ -226,16 +229,19 @@ def _say(graphs: Graphs, read: Sequence[BoundDataset], watcher: Watcher) -> None
         watcher.said(f"the model computes {fixed} examples at a time: {FIXED}")
     for line in (line for each in read for line in each.said):
         watcher.said(line)
-    for line in read[0].copied(graphs.training.labels, graphs.training.shifts):
+    for line in copied(read[0], graphs.training.labels, graphs.training.shifts):
         watcher.said(f"warning: {line}")
     for line in graphs.said:
         watcher.said(f"warning: {line}")
 
 
 def _look_through(read: Sequence[BoundDataset], recipe: Recipe, watcher: Watcher) -> None:
-    """Check the numbers of all data, and tell people of the model."""
+    """Check the numbers of all data, and how they are padded, and tell people of the model."""
     for each in read:
         each.look_through()
+        if each.texts:
+            trial = each.texts.trial(each.batch, each.takes.size)
+            require_heeded(recipe, each.takes, each.source.source, *trial)
     for line in recipe.said:
         watcher.said(line)
 
@@ -271,7 +277,8 @@ def _order(data: BoundDataset, options: TrainOptions) -> Order | None:
             f"{data.source.source}: {data.examples} examples are less than a batch of "
             f"{options.batch}: give --batch {data.examples} or less"
         )
-    return Order(data.examples, options.batch, options.seed, options.shuffle)
+    lengths = data.texts.spread if data.texts else None
+    return Order(data.examples, options.batch, options.seed, options.shuffle, lengths)
 
 
 def _length(options: TrainOptions, order: Order | None) -> tuple[int | None, int | None]:

@@ -29,12 +29,15 @@ from gradtool.training.data_options import DataOptions
 from gradtool.training.decoding import Decoded
 from gradtool.training.input_spec import InputSpec
 from gradtool.training.iterables import Column, Indexed, Once, again
+from gradtool.training.text import Text
+from gradtool.training.text_files import TextFile
 from gradtool.training.watched_files import Watched
 from gradtool.workloads.options import options_of
 
 Array = np.ndarray[Any, Any]
 Examined = Array | Stored | Decoded | Column | Unread
 _OF_IMAGES = ("image_size", "image_crop", "flip", "random_crop")
+_OF_TEXT = ("tokenizer", "max_length", "too_long", "mask_prompt", "pack")
 _SCALES = ("image_mean", "image_std")  # of arrays of bytes as well
 
 
@@ -44,6 +47,7 @@ class Examples:
 
     `names` has the array of an input where nobody else says, `classes` the names of classes by
     array, `kept` what a trained file keeps of how examples were made, `said` lines for people.
+    Rows of tokens are of a `text`.
     """
 
     source: str
@@ -54,6 +58,7 @@ class Examples:
     kept: Mapping[str, Any] = field(default_factory=dict)
     said: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
+    text: Text | None = None
 
     def require_same(self) -> None:
         """Raise UsageError if a file has changed."""
@@ -141,7 +146,10 @@ class Lazy:
             return Stream(self.source, self.of.batches)
         arrays, found, said, kept = self.of.arrays(takes, names)
         about = self.of.described()
-        return Examples(self.source, arrays, (), found, self.classes, kept, tuple(said), about)
+        text = self.of if isinstance(self.of, Text) and self.of.tokens is not None else None
+        return Examples(
+            self.source, arrays, (), found, self.classes, kept, tuple(said), about, text
+        )
 
 
 @runtime_checkable
@@ -184,6 +192,7 @@ def opened(
         (_SCALES, lazy is None or isinstance(lazy, images.ImageFolder), "images"),
         (("seconds",), isinstance(lazy, audio.AudioFolder), "a folder of recordings"),
         (("categories",), _is_table(given), "a table"),
+        (_OF_TEXT, isinstance(lazy, Text), "a file of texts"),
     ]
     for names, holds, what in rules:
         wrong = next((name for name in names if known[name].is_set(vars(options))), None)
@@ -203,6 +212,10 @@ def _opened(given: Given, seed: int, options: DataOptions, classes: Classes) -> 
     path = Path(text)
     if not path.exists() and ":" in text:
         return _of_function(imported(text), text, seed)
+    found = TextFile.of(path) if path.is_file() else None
+    if found is not None:
+        categories = Categories(tuple(options.categories), classes)
+        return Lazy(Text(text, found, options, categories), categories.names)
     if _is_table(given):
         return _table(path, options, classes)
     if path.is_dir():

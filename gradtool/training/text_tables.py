@@ -27,7 +27,7 @@ Rows = Iterator[tuple[int, Sequence[Any]]]
 
 
 @dataclass
-class _Column:
+class GrowingColumn:
     """A column as its pieces come: numbers, or `why` it has none."""
 
     name: str
@@ -85,7 +85,7 @@ def columns(path: Path, categories: Categories) -> dict[str, Array | Unread]:
             reader = _objects if path.suffix in (".jsonl", ".ndjson") else _separated
             names, rows = reader(path, text)
             categories.require(str(path), names)
-            return _gathered(path, file, [_Column(name, categories) for name in names], rows)
+            return _gathered(path, file, [GrowingColumn(name, categories) for name in names], rows)
         except UsageError as error:
             said = str(error)
             raise error if said.startswith(f"{path}:") else UsageError(f"{path}: {said}") from error
@@ -95,7 +95,7 @@ def columns(path: Path, categories: Categories) -> dict[str, Array | Unread]:
 
 
 def _gathered(
-    path: Path, file: BinaryIO, made: Sequence[_Column], rows: Rows
+    path: Path, file: BinaryIO, made: Sequence[GrowingColumn], rows: Rows
 ) -> dict[str, Array | Unread]:
     count, whole = 0, path.stat().st_size
     while piece := list(islice(rows, _PIECE)):
@@ -153,7 +153,7 @@ def _objects(path: Path, text: TextIO) -> tuple[list[str], Rows]:
     """The keys of the first line, and the values of all lines by these."""
     del path
     lines = enumerate(_lines(text), 1)
-    first = next(((n, found) for n, line in lines if (found := _object(n, line))), None)
+    first = next(((n, found) for n, line in lines if (found := parsed_object(n, line))), None)
     if first is None:
         raise UsageError("is empty")
     names = list(first[1])
@@ -161,7 +161,7 @@ def _objects(path: Path, text: TextIO) -> tuple[list[str], Rows]:
     def rows() -> Rows:
         yield first[0], list(first[1].values())
         for number, line in lines:
-            found = _object(number, line)
+            found = parsed_object(number, line)
             if found is not None and found.keys() != first[1].keys():
                 other = next(iter(found.keys() ^ first[1].keys()))
                 raise UsageError(
@@ -173,7 +173,12 @@ def _objects(path: Path, text: TextIO) -> tuple[list[str], Rows]:
     return names, rows()
 
 
-def _object(number: int, line: str) -> dict[str, Any] | None:
+def parsed_object(number: int, line: str) -> dict[str, Any] | None:
+    """The object in a line of JSON; None in a blank one.
+
+    Raises:
+        UsageError: it is none, or has a key twice; the number of the line is told.
+    """
     if not line.strip():
         return None
     try:
