@@ -67,7 +67,11 @@ def write_tokenizer(folder, template=CHATML, words=WORDS, **more):
     """Write a folder of a tokenizer, with a template in its configuration."""
     folder.mkdir(exist_ok=True)
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer(words, **more)))
-    config = {"eos_token": "</s>", "bos_token": {"content": "<s>", "__type": "AddedToken"}, "pad_token": "<pad>"}
+    config = {
+        "eos_token": "</s>",
+        "bos_token": {"content": "<s>", "__type": "AddedToken"},
+        "pad_token": "<pad>",
+    }
     config |= {} if template is None else {"chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder

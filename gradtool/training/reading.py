@@ -8,9 +8,12 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.losses.labels import COPIED
+from gradtool.training.callbacks import Watcher
 from gradtool.training.data import BoundDataset
+from gradtool.training.graphs import Recipe
 from gradtool.training.input_spec import InputSpec
 from gradtool.training.iterables import OVER
+from gradtool.training.lengths import require_heeded
 from gradtool.training.options import TrainOptions
 from gradtool.training.sampler import permutation
 from gradtool.training.sources import Examples, Given, Lazy, Source, Stream, opened
@@ -82,3 +85,18 @@ def bound(
     first.said.append(f"{first.source.source}: {count} of {first.examples} examples are held out")
     found[0].said.extend(first.said)
     return found
+
+
+def look_through(read: Sequence[BoundDataset], recipe: Recipe, watcher: Watcher) -> None:
+    """Check the numbers of all data, and how they are padded, and tell people of the model.
+
+    Raises:
+        UsageError: a number is none that the model takes, or it sees what it must not of texts.
+    """
+    for each in read:
+        each.look_through()
+        if each.texts:
+            trial = each.texts.trial(each.batch, each.takes.size)
+            require_heeded(recipe, each.takes, each.source.source, *trial)
+    for line in recipe.said:
+        watcher.said(line)

@@ -26,12 +26,12 @@ from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Dims, Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.input_spec import InputSpec
-from gradtool.training.lengths import lengths_of, require_heeded
+from gradtool.training.lengths import lengths_of
 from gradtool.training.metrics import Metric, deciding, metrics, ranked
 from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.padding import Lengths
 from gradtool.training.phases import Phase
-from gradtool.training.reading import bound, copied, sources_of
+from gradtool.training.reading import bound, copied, look_through, sources_of
 from gradtool.training.resuming import LENGTH
 from gradtool.training.sampler import Order
 from gradtool.training.schedules import Schedule
@@ -167,7 +167,7 @@ def prepared(
     if (options.in_two and graphs.update is None) or is_odd:
         graphs = graphs_of(recipe, options, in_two=True, takes=takes)
     by_rows = options.shard_tables and ranks > 1  # updates are made anew, and tell again
-    _look_through(read, recipe, watcher)
+    look_through(read, recipe, watcher)
     _say(replace(graphs, said=()) if by_rows else graphs, read, watcher)
     order = _order(read[0], options)
     if is_default:
@@ -233,17 +233,6 @@ def _say(graphs: Graphs, read: Sequence[BoundDataset], watcher: Watcher) -> None
         watcher.said(f"warning: {line}")
     for line in graphs.said:
         watcher.said(f"warning: {line}")
-
-
-def _look_through(read: Sequence[BoundDataset], recipe: Recipe, watcher: Watcher) -> None:
-    """Check the numbers of all data, and how they are padded, and tell people of the model."""
-    for each in read:
-        each.look_through()
-        if each.texts:
-            trial = each.texts.trial(each.batch, each.takes.size)
-            require_heeded(recipe, each.takes, each.source.source, *trial)
-    for line in recipe.said:
-        watcher.said(line)
 
 
 def _say_default(data: BoundDataset, order: Order | None, watcher: Watcher) -> None:
