@@ -51,7 +51,7 @@ def _require_again(source: Source, is_repeated: bool) -> None:  # noqa: FBT001 -
 
 
 def copied(data: BoundDataset, labels: Collection[str], shifts: Collection[str]) -> list[str]:
-    """What people should hear of labels that are the numbers of another input."""
+    """The warning of labels equal to another input."""
     inputs, names = data.takes.inputs, data.names
     shapes = (inputs[name].shape for name in labels if name in inputs)
     if data.examples is None or all(shape is not None and len(shape) < 2 for shape in shapes):
