@@ -159,11 +159,3 @@ def test_python_is_started_in_one_place():
         "ranks/launch.py": ["sys.executable"],  # beside which `mpiexec` may lie
         "reports/system.py": ["sys.executable"],  # which it prints
     }
-
-
-def test_children_send_nothing_unless_the_user_lets_them(monkeypatch):
-    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
-    assert child.environment()["ORT_DISABLE_TELEMETRY"] == "1"
-
-    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "0")
-    assert child.environment()["ORT_DISABLE_TELEMETRY"] == "0"

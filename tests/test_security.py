@@ -426,6 +426,18 @@ def cached(at):
     assert first < entries()
 
 
+@holds(
+    "A runtime that gradtool starts is told to send nothing (`ORT_DISABLE_TELEMETRY=1`), unless "
+    "the user's environment says otherwise."
+)
+def private(at):
+    at.patch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    assert child.environment()["ORT_DISABLE_TELEMETRY"] == "1"
+
+    at.patch.setenv("ORT_DISABLE_TELEMETRY", "0")
+    assert child.environment()["ORT_DISABLE_TELEMETRY"] == "0"
+
+
 @holds("Nothing in the repository is taken for a cached plan, or for the last run.")
 def committed(at):
     at.run("check", "--update")

@@ -14,7 +14,7 @@ GROUPS = {
     "Data": "data mapped",
     "Sizes": "batch dims shapes values keep_cache",
     "Loss and gradients": "",
-    "What learns": "",
+    "What learns": "head",
     "Optimizer": "optimizer",
     "Learning rate": "find_lr",
     "Text": "",
