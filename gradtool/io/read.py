@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gradtool.errors import ModelError
 from gradtool.graph.limits import DEFAULT, Limits
-from gradtool.io import external, genai, lfs
+from gradtool.io import external, lfs
 
 TEXT_SUFFIX = ".onnxtxt"
 _DEEPEST_TEXT = 64
@@ -29,9 +29,7 @@ def from_file(path: Path, limits: Limits = DEFAULT) -> onnx.ModelProto:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise ModelError(
-                f"{path}: is a folder without {genai.CONFIG}; name the model file in it"
-            )
+            raise ModelError(f"{path}: is a folder; name the model file in it")
         if not stat.S_ISREG(status.st_mode):
             raise ModelError(f"{path}: is not a regular file; use - to read standard input")
         if status.st_size > limits.file_bytes:
@@ -88,8 +86,10 @@ def from_anywhere(
     if source == "-":
         return None, from_stdin(limits), "standard input"
     path = existing_path(source)
-    if genai.is_folder(path):
-        path = genai.decoder(path)
+    if path.is_dir():
+        from gradtool.io import genai
+
+        path = genai.decoder(path) if genai.is_folder(path) else path
     return path, from_file(path, limits), str(path)
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gradtool.errors import ModelError, UsageError
-from gradtool.io import external, genai, read, walk
+from gradtool.io import external, read, walk
 from gradtool.io.atomic import MODELS
 
 Identity = tuple[int, int]  # device and inode
@@ -50,11 +50,13 @@ def _identity(path: str) -> Identity | None:
 
 def _files(path: str) -> Iterator[tuple[str, str]]:
     """The files read with a path, and the role of each."""
-    if genai.is_folder(Path(path)):
-        with suppress(ModelError):  # whoever opens it tells the error
-            yield from _files(str(genai.decoder(Path(path))))
-        return
     if Path(path).is_dir():
+        from gradtool.io import genai
+
+        if genai.is_folder(Path(path)):
+            with suppress(ModelError):  # whoever opens it tells the error
+                yield from _files(str(genai.decoder(Path(path))))
+            return
         yield from ((str(file), f"one of the files of {path}") for file in Path(path).glob("*.npy"))
         return
     yield path, f"the file {path}"

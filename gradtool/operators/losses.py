@@ -14,3 +14,6 @@ IGNORED = -100
 OF_CLASSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 # The same and those that make the scores themselves; labels are the second input of each.
 WITH_LABELS = (*OF_CLASSES, "LinearCrossEntropy")
+# Classes from which on the scores are what a step is remembered by: a classifier of ImageNet has
+# fewer, the vocabulary of a language model more.
+MANY_CLASSES = 4096

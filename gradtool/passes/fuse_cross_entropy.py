@@ -21,14 +21,12 @@ from gradtool.graph.constants import integers
 from gradtool.graph.devices import place_like
 from gradtool.graph.predicates import is_float
 from gradtool.graph.typed import Tensor, as_tensor
+from gradtool.operators import losses as limits
 from gradtool.ops.loss.body import label_weights
 from gradtool.passes._attention_operands import Operands, dims, readers
 from gradtool.passes._written_heads import Head, adapter_of, bias_of, head_of, rows_of, scale_of
 from gradtool.passes.training_forms import stand_in
 
-# Classes from which on the scores are what a step is remembered by: a classifier of ImageNet has
-# fewer, the vocabulary of a language model more.
-CLASSES = 4096
 # Scores that fit a block of the kernel and of the written file: fewer would be whole all the same.
 SCORES = 1 << 20
 
@@ -125,7 +123,7 @@ def _head(look: Operands, node: ir.Node) -> Head | None:
             return None
         scores, reader = turn.inputs[0], turn
     head = head_of(look, scores, reader)
-    if head is None or not is_float(head.x) or head.classes < CLASSES:
+    if head is None or not is_float(head.x) or head.classes < limits.MANY_CLASSES:
         return None
     cap = head.softcap
     exact = float(np.float32(cap)) == cap or head.x.dtype != ir.DataType.DOUBLE

@@ -15,6 +15,7 @@ from gradtool.graph.reads import needed
 from gradtool.graph.stages import INNER, is_backward, stage, take_state
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.losses import attach as losses
+from gradtool.operators import losses as limits
 from gradtool.ops.driver import differentiate
 from gradtool.passes import train_mode as modes
 from gradtool.passes.narrow_argmax import narrow_places
@@ -244,6 +245,14 @@ def _fuse_attention(op: Builder, kept: frozenset[ir.Value]) -> None:
         fuse_attention(op, kept)
 
 
+def _has_many_classes(node: ir.Node) -> bool:
+    """Whether a loss may be of scores that are worth a pass: importing it takes time."""
+    if node.op_type not in ("LogSoftmax", "SoftmaxCrossEntropyLoss") or node.inputs[0] is None:
+        return False
+    sizes = node.inputs[0].shape or ()
+    return any(isinstance(size, int) and size >= limits.MANY_CLASSES for size in sizes)
+
+
 def _fuse_loss(
     op: Builder,
     kept: frozenset[ir.Value],
@@ -251,7 +260,7 @@ def _fuse_loss(
     cotangents: dict[ir.Value, ir.Value],
 ) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
     """Fuse losses with the layers of their scores; loss and cotangents as they are called now."""
-    if not any(n.op_type in ("LogSoftmax", "SoftmaxCrossEntropyLoss") for n in op.graph):
+    if not any(map(_has_many_classes, op.graph)):
         return loss, cotangents
     from gradtool.passes.fuse_cross_entropy import fuse_cross_entropy
 

@@ -33,6 +33,7 @@ WHOLE = TrainingInfo(
     buffers=NAMES, defaults={"lr": 0.001, "ones": [[1.0, 2.0]]}, draws=NAMES, heads=("g",),
     lower=(Lower("y", NAMES), Lower(None, {})), lora=(Adapter("w", "a", "b", 2.0, flipped=True),),
     locations={"t": Location("n", "coefficients")}, averages=NAMES, scale="s", rows=NAMES,
+    frozen=("t",),
     saved=("h",), whole=("x", "y"), fixed={"rate": 16, "cache": None}, plan={"name": "mirror"},
     kernels="auto", ort_options={"enable_mem_reuse": False},
 )  # fmt: skip
@@ -47,7 +48,7 @@ SOUND = {
     "gradtool.averages": 1, "gradtool.rows": 1, "gradtool.defaults": 1, "gradtool.optimizer": 0,
     "gradtool.heads": 2, "gradtool.saved": 2, "gradtool.whole": 2, "gradtool.lower": 1,
     "gradtool.lora": 1, "gradtool.locations": 0, "gradtool.set": 5, "gradtool.plan": 5,
-    "gradtool.load": 5,
+    "gradtool.load": 5, "gradtool.frozen": 2,
 }  # fmt: skip
 TEXTS = ("gradtool.loss", "gradtool.scale", "gradtool.group")
 

@@ -9,6 +9,7 @@ from class_heads import CLASSES, draw
 from conftest import build, sampled, swept
 
 import gradtool as gt
+from gradtool.operators import losses as limits
 from gradtool.ops.attention import body_rows
 from gradtool.ops.loss import kernel_linear
 from gradtool.passes import fuse_cross_entropy
@@ -19,7 +20,7 @@ HEADER = '<ir_version: 10, opset_import: ["" : 20]>'
 @pytest.fixture(autouse=True)
 def blocks_of_few(monkeypatch):
     """Layers of any size are fused, in several blocks."""
-    monkeypatch.setattr(fuse_cross_entropy, "CLASSES", 2)
+    monkeypatch.setattr(limits, "MANY_CLASSES", 2)
     monkeypatch.setattr(fuse_cross_entropy, "SCORES", 0)
     for name in ("SCORES", "CLASSES", "EVEN"):
         monkeypatch.setattr(kernel_linear, name, 4)
@@ -130,7 +131,7 @@ def test_who_reads_the_scores_keeps_them_whole():
 
 
 def test_few_classes_stay_as_they_are(monkeypatch):
-    monkeypatch.setattr(fuse_cross_entropy, "CLASSES", CLASSES + 1)
+    monkeypatch.setattr(limits, "MANY_CLASSES", CLASSES + 1)
     assert count(gt.grad(net(), loss="ce:logits", only_loss=True)) == 0
 
 

@@ -8,7 +8,6 @@ from gradtool.graph.typed import Node, Tensor, as_tensor, given
 from gradtool.operators.losses import LOWEST_LOG
 from gradtool.ops.gradients import Gradients, gradient
 from gradtool.ops.loss.body import sample_gradients
-from gradtool.ops.loss.body_linear import total_weight
 from gradtool.ops.shared.scatter import add_elements
 
 
@@ -97,6 +96,8 @@ def linear_cross_entropy(
         of_label = op.Where(counted, of_label, op.constant(0.0, loss.dtype))
     of_all = of_label if dlse is None else of_label + dlse
     if deven is not None:
+        from gradtool.ops.loss.body_linear import total_weight
+
         turned = node.attributes.get_int("transB", 0)
         of_all = of_all + deven * total_weight(op, w, weights, loss, turned)
     operands = (x, w, bias, low, up)
