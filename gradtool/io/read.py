@@ -29,7 +29,9 @@ def from_file(path: Path, limits: Limits = DEFAULT) -> onnx.ModelProto:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise ModelError(f"{path}: is a folder; name the model file in it")
+            raise ModelError(
+                f"{path}: is a folder without genai_config.json; name the model file in it"
+            )
         if not stat.S_ISREG(status.st_mode):
             raise ModelError(f"{path}: is not a regular file; use - to read standard input")
         if status.st_size > limits.file_bytes:
