@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 BITS = (2, 4, 8)
+SLOTS = {"QuantizedMatMul": 1, "LinearCrossEntropy": 2}  # of codes, where a node has `bits`
 _FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
 _NF4 = (
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -23,11 +23,13 @@ class Operands:
     op: Builder
     kept: AbstractSet[ir.Value]
 
-    def maker(self, value: ir.Value | None, *operators: str) -> ir.Node | None:
-        """The standard producer of a value, if it is one of these operators."""
+    def maker(
+        self, value: ir.Value | None, *operators: str, domains: Container[str] = ("", "ai.onnx")
+    ) -> ir.Node | None:
+        """The producer of a value, if it is one of these operators, standard ones."""
         node = None if value is None or value in self.kept else value.producer()
-        standard = node is not None and node.domain in ("", "ai.onnx")
-        return node if standard and node is not None and node.op_type in operators else None
+        there = node is not None and node.domain in domains
+        return node if there and node is not None and node.op_type in operators else None
 
     def number(self, value: ir.Value | None) -> float | None:
         """The constant number of a value of one element."""

@@ -6,12 +6,15 @@ scores = cast, scale, softcap(x W + bias), in another layout of rows
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.graph.attributes import arguments
+from gradtool.graph.composites import DOMAIN
 from gradtool.graph.constants import integers
 from gradtool.graph.predicates import HALVES
 from gradtool.graph.typed import Tensor, as_tensor
@@ -26,6 +29,7 @@ class Head:
     """A linear layer: `cap(scale · x W + gain · low up + shift · bias)`, and `layouts` of its rows.
 
     W is [K, C], or [C, K] where `turned`, `up` [R, C].  The layouts are nodes, the first one first.
+    With a `matrix`, which are scale, zero and groups, w are codes as the attributes `coding` say.
     """
 
     x: ir.Value
@@ -39,6 +43,8 @@ class Head:
     shift: float = 1.0
     softcap: float = 0.0
     layouts: tuple[ir.Node, ...] = ()
+    matrix: tuple[ir.Value | None, ...] = ()
+    coding: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def classes(self) -> int:
@@ -78,10 +84,12 @@ class Head:
 
 def head_of(look: Operands, scores: ir.Value | None, reader: ir.Node) -> Head | None:
     """The linear layer whose scores, classes last, `reader` alone reads; None where it is none."""
-    node = look.maker(scores, *_KINDS)
+    node = look.maker(scores, *_KINDS) or look.maker(scores, "QuantizedMatMul", domains=(DOMAIN,))
     if scores is None or node is None or look.only_reader(scores) is not reader:
         return None
     match node.op_type:
+        case "QuantizedMatMul":
+            return _coded(node)
         case "MatMul":
             return _product(look, *node.inputs)
         case "Gemm":
@@ -130,6 +138,18 @@ def _product(
     width = dims(w)[1 if turned else 0]
     known = isinstance(width, int) and dims(x)[-1] == width
     return Head(x, w, turned) if known else None
+
+
+def _coded(node: ir.Node) -> Head | None:
+    """`x Wᵀ`, W a matrix of few bits."""
+    x, codes, *matrix = node.inputs
+    coding = arguments(node)
+    if x is None or codes is None or not matrix or matrix[0] is None:
+        return None
+    fits = dims(x)[-1:] == [coding["size"]] and len(dims(x)) > 1 and len(dims(codes)) == 3
+    if not fits or x.dtype != matrix[0].dtype or not coding.pop("turned", 1):
+        return None
+    return Head(x, codes, turned=True, matrix=tuple(matrix), coding=coding)
 
 
 def _gemm(look: Operands, node: ir.Node) -> Head | None:

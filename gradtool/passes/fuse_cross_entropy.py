@@ -168,12 +168,14 @@ def _fused(look: Operands, found: _Loss) -> Iterator[tuple[ir.Node, Tensor]]:
     said = node.attributes
     ignored = said.get_int("ignore_index") if "ignore_index" in said else None
     shares = [op.reshape(as_tensor(w), [found.head.classes]) for _, w in found.evens if w]
-    adapter = adapter_of(look, found.head)
+    matrix = [None if v is None else as_tensor(v) for v in found.head.matrix]
+    adapter = adapter_of(look, found.head) or [None] * (2 * bool(matrix))
     loss, _, *spread = op.LinearCrossEntropy(
         x, labels, as_tensor(found.head.w), bias_of(look, found.head),
-        *shares, *[None] * (not shares), *adapter,
+        *shares, *[None] * (not shares), *adapter, *matrix,
         outputs=3 if found.evens else 2, scale=scale if scale != 1 else None, softcap=cap or None,
         ignore_index=ignored, even=1 if found.evens else None, transB=int(found.head.turned),
+        **found.head.coding,
     )  # fmt: skip
     yield node, _reduced(op, node, loss, labels, ignored)
     for (total, _), even in zip(found.evens, spread, strict=True):

@@ -18,6 +18,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.stages import ROLES
 from gradtool.graph.training_info import OptimizerInfo, TrainingInfo, add_defaults, record
+from gradtool.operators.low_bits import SLOTS
 from gradtool.passes import clipping, sparse
 from gradtool.passes.new_state import publish, zeros
 from gradtool.passes.update_groups import Updates, is_matrix, targets
@@ -200,7 +201,7 @@ def _update(
 
 def _require(model: ir.Model, name: str, gradients: Mapping[ir.Value, ir.Value]) -> None:
     if not gradients:
-        coded = any(node.op_type == "QuantizedMatMul" for node in model.graph)
+        coded = any(n.op_type in SLOTS and "bits" in n.attributes for n in model.graph)
         hint = "; --lora RANK trains adapters beside weights of few bits" if coded else ""
         raise UsageError(
             f"--optimizer {name}: no parameter among the values to differentiate by{hint}"

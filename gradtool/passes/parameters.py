@@ -183,7 +183,7 @@ _PLACES: Mapping[str, Mapping[int, Role]] = {
     "NonMaxSuppression": {3: Role.SETTING, 4: Role.SETTING},
     "SoftmaxCrossEntropyLoss": {2: Role.WEIGHING},
     "NegativeLogLikelihoodLoss": {2: Role.WEIGHING},
-    "LinearCrossEntropy": {4: Role.WEIGHING},
+    "LinearCrossEntropy": {4: Role.WEIGHING, 7: Role.SCALE, 8: Role.ZERO_POINT},
 }
 _LAYERS: Mapping[str, tuple[int, ...]] = {
     "Gemm": (0, 1, 2),

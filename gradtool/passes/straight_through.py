@@ -24,6 +24,7 @@ from gradtool.graph.predicates import is_integer
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import dependent
 from gradtool.graph.typed import as_tensor
+from gradtool.operators.low_bits import SLOTS
 from gradtool.passes.parameters import SCALE
 from gradtool.text.words import count
 
@@ -84,7 +85,7 @@ def _is_weight(value: ir.Value) -> bool:
 def _is_of_few_bits(value: ir.Value) -> bool:
     """Whether a product decodes it a block at a time."""
     return any(
-        (use.node.op_type == "QuantizedMatMul" and use.idx == 1)
+        use.idx == SLOTS.get(use.node.op_type)
         or (use.idx == 0 and use.node.attributes.get_int("block_size", 0) > 0)
         or (use.node.op_type == "Reshape" and _is_of_few_bits(use.node.outputs[0]))
         for use in value.uses()

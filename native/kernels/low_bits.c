@@ -1,4 +1,5 @@
-/* Products with a matrix W [rows, columns] of few bits: y = x W' (turned) or x W.
+/* Products with a matrix W [rows, columns] of few bits: y = alpha x W' (turned) or x W,
+ * + beta y + bias.
  *
  * Panels of W are decoded as they are packed (low_bits.h, product.c); x and y are rows of floats.
  * Workspace: that of a product of floats, as product.c says.
@@ -15,8 +16,10 @@ struct coded_product {
     const float *offset;
     const int32_t *groups;
     const float *table;
+    const float *bias;
     float *y, *work;
     int64_t m, rows, columns, blocks, block, bits, turned, slots;
+    double alpha, beta;
 };
 
 KERNEL(coded_product)(const struct coded_product *call) {
@@ -43,7 +46,9 @@ KERNEL(coded_product)(const struct coded_product *call) {
         .a_row = k,
         .c_row = n,
         .b_turned = call->turned,
-        .alpha = 1,
+        .bias = call->bias,
+        .alpha = (float)call->alpha,
+        .beta = (float)call->beta,
     };
     SHARED(multiply)(&product, call->work, call->slots);
 }

@@ -61,3 +61,33 @@ for turned in (0, 1):
 case(LINEAR, (3, 2), np.array([1, 0, 4], np.int32), (2, 5), note="int32")
 case(LINEAR, (1100, 2), integers([i * 7 % 1000 for i in range(1100)]), (1000, 2), (1000,),
      transB=1, note="blocks", gradient=False)  # fmt: skip
+
+# Weights of few bits, which are frozen.
+rng = np.random.default_rng(0)
+
+
+def codes(*shape: int) -> np.ndarray:
+    return rng.integers(0, 256, shape, np.uint8)
+
+
+def matrix(bits: int, form: str) -> tuple[list, dict]:
+    """Scale, zero and groups of 7 classes by 20 columns, and their attributes."""
+    scale = fixed(7, 2, low=0.01, high=0.05)
+    zero = {"zero": codes(7, -(-2 * bits // 8)), "offset": fixed(7, 2, low=0, high=9)}
+    groups = [rng.integers(0, 2, 20).astype(np.int32)] if "groups" in form else []
+    held = [scale, zero.get(form.split()[0]), *groups]
+    how = {"bits": bits, "block_size": 16, "size": 20}
+    return held, how | ({"values": form} if form == "nf4" else {})
+
+
+for bits in (2, 4, 8):
+    for form in ("", "zero", "offset", "zero groups", "- groups", *["nf4"] * (bits == 4)):
+        held, how = matrix(bits, form or "-")
+        given = (4, 20), integers([0, 6, 2, -1]), codes(7, 2, 2 * bits)
+        how |= {"ignore_index": -1, "transB": 1}
+        case(LINEAR, *given, None, None, None, None, *held, outputs=2, **how)
+        how |= {"even": 1, "softcap": 1.5, "scale": 2.0, "opset": 21}
+        case(LINEAR, *given, (7,), None, (4, 2), (2, 7), *held, outputs=3, **how)
+held = [fixed(300, 40, low=-0.01, high=0.01, gap=0)]
+case(LINEAR, (3, 635), integers([1, 0, 299]), codes(300, 40, 8), None, None, None, None, *held,
+     outputs=2, transB=1, bits=4, block_size=16, size=635, note="cut")  # fmt: skip

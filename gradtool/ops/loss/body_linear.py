@@ -11,7 +11,7 @@ Source: Wijmans et al. 2024, Cut Your Losses in Large-Vocabulary Language Models
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,10 @@ from gradtool.graph.typed import Dim, Tensor, as_tensor
 from gradtool.ops.attention.body_form import _range
 from gradtool.ops.attention.body_rows import Rows
 from gradtool.ops.loss.body import refused_below_zero
+from gradtool.ops.quantize.body_low_bits import decoded
 from gradtool.ops.shared.accumulation import widened
 
 INT64 = ir.DataType.INT64
-Operands = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 OPEN = 1024  # rows, where their number is open
 
 
@@ -38,15 +38,18 @@ def _forward_shapes(x: Tensor, *_: Tensor | None, **__: Any) -> Outputs:
 @composite("LinearCrossEntropy", shapes=_forward_shapes, outputs=3)
 def linear_cross_entropy(
     op: Builder, x: Tensor, labels: Tensor, w: Tensor, bias: Tensor | None = None,
-    weights: Tensor | None = None, low: Tensor | None = None, up: Tensor | None = None, *,
-    scale: float = 1.0, softcap: float = 0.0, ignore_index: int | None = None, even: int = 0,
-    transB: int = 0,
+    weights: Tensor | None = None, low: Tensor | None = None, up: Tensor | None = None,
+    *matrix: Tensor | None, scale: float = 1.0, softcap: float = 0.0,
+    ignore_index: int | None = None, even: int = 0, transB: int = 0, **coding: Any,
 ) -> list[Tensor]:  # fmt: skip
     """`loss = lse - z[label]`, 0 of an ignored label, and `lse = log Σ exp z` of each row.
 
-    With `even` also `Σ w (lse - z)` over all classes, each with its weight or 1.
+    With `even` also `Σ w (lse - z)` over all classes, each with its weight or 1.  With a `matrix`,
+    that is scale, zero and groups, w are codes of few bits `[C, blocks, bytes]`, and transB is 1:
+    operands and attributes are those of `QuantizedMatMul`.
     """
-    form = _Form.of(op, (x, w, bias, low, up), scale, softcap, transB)
+    given = _Weights(op, w, bool(transB), matrix, coding)
+    form = _Form.of(op, (x, given, bias, low, up), scale, softcap)
     column = op.unsqueeze(labels, 1)
     zero = op.cast(op.zeros_like(column), form.wide)
     lowest = op.constant(float(np.finfo(form.wide.numpy()).min), form.wide)
@@ -103,8 +106,9 @@ def _backward_shapes(
 def linear_cross_entropy_grad(
     op: Builder, x: Tensor, labels: Tensor, w: Tensor, bias: Tensor | None,
     weights: Tensor | None, lse: Tensor, of_all: Tensor, of_label: Tensor,
-    of_even: Tensor | None = None, low: Tensor | None = None, up: Tensor | None = None, *,
-    of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, transB: int = 0,
+    of_even: Tensor | None = None, low: Tensor | None = None, up: Tensor | None = None,
+    *matrix: Tensor | None, of: Sequence[int], scale: float = 1.0, softcap: float = 0.0,
+    transB: int = 0, **coding: Any,
 ) -> list[Tensor]:  # fmt: skip
     """Gradients by those of (x, W, bias, low, up) that are `of`; the scores are computed again.
 
@@ -113,7 +117,8 @@ def linear_cross_entropy_grad(
     All is turned, classes by rows: no product is one of forward, which a runtime that merges equal
     nodes would keep for it.
     """
-    form = _Form.of(op, (x, w, bias, low, up), scale, softcap, transB)
+    given = _Weights(op, w, bool(transB), matrix, coding)
+    form = _Form.of(op, (x, given, bias, low, up), scale, softcap)
     row = {name: op.unsqueeze(a, 0) for name, a in
            {"lse": lse, "all": of_all, "label": of_label}.items()}  # fmt: skip
     place = op.unsqueeze(op.cast(labels, INT64), 0)
@@ -155,27 +160,54 @@ def linear_cross_entropy_grad(
 
 
 @dataclass(frozen=True)
+class _Weights:
+    """Weights [K, C], or [C, K] where `turned`; with a `matrix` codes of few bits of the latter."""
+
+    op: Builder
+    w: Tensor
+    turned: bool
+    matrix: tuple[Tensor | None, ...]
+    coding: Mapping[str, Any]
+
+    @property
+    def classes(self) -> Dim:
+        """The number C."""
+        return self.w.shape[0 if self.turned else 1]
+
+    def of(self, classes: Tensor | None) -> Tensor:
+        """The weights of some classes, or of all, [n, K]."""
+        scale, zero, groups = (*self.matrix, None, None, None)[:3]
+        if scale is None:
+            w = self._taken(self.w, classes, axis=0 if self.turned else 1)
+            return w if self.turned else self.op.swap_axes(w, 0, 1)
+        w, scale = self._taken(self.w, classes), self._taken(scale, classes)
+        zero = None if zero is None else self._taken(zero, classes)
+        return decoded(self.op, w, scale, zero, groups, **self.coding)
+
+    def _taken(self, a: Tensor, classes: Tensor | None, axis: int = 0) -> Tensor:
+        return a if classes is None else self.op.Gather(a, classes, axis=axis)
+
+
+@dataclass(frozen=True)
 class _Form:
     """A linear layer whose scores are made by blocks of classes."""
 
     op: Builder
     x: Tensor
-    w: Tensor
+    w: _Weights
     bias: Tensor | None
     low: Tensor | None
     up: Tensor | None
     scale: float
     softcap: float
-    turned: bool
-    classes: Dim
     blocks: Rows
 
     @staticmethod
-    def of(op: Builder, operands: Operands, scale: float, softcap: float, turned: int) -> _Form:
-        x, w, *_ = operands
-        classes, rows = w.shape[0 if turned else 1], x.shape[0]
-        blocks = Rows.of([classes, rows if isinstance(rows, int) else OPEN])
-        return _Form(op, *operands, scale, softcap, bool(turned), classes, blocks)
+    def of(op: Builder, operands: tuple[Any, ...], scale: float, softcap: float) -> _Form:
+        x, w, bias, low, up = operands
+        rows = x.shape[0]
+        blocks = Rows.of([w.classes, rows if isinstance(rows, int) else OPEN])
+        return _Form(op, x, w, bias, low, up, scale, softcap, blocks)
 
     @property
     def wide(self) -> ir.DataType:
@@ -184,8 +216,7 @@ class _Form:
 
     def block(self, at: Tensor | None) -> Tensor:
         """The weights of a block of classes, [block, K]."""
-        w = self.w if at is None else self.op.Gather(self.w, self._there(at), axis=self._axis)
-        return w if self.turned else self.op.swap_axes(w, 0, 1)
+        return self.w.of(None if at is None else self._there(at))
 
     def of_adapter(self, at: Tensor | None) -> Tensor:
         """The upper half of the adapter for a block of classes, [block, R]."""
@@ -224,9 +255,8 @@ class _Form:
     def scores_at(self, labels: Tensor) -> Tensor:
         """The score of each row for its label, [N]."""
         op = self.op
-        w = op.Gather(self.w, labels, axis=self._axis)
-        w = w if self.turned else op.swap_axes(w, 0, 1)
-        u = op.sum(op.cast(self.x, self.wide) * op.cast(w, self.wide), [1])
+        w = op.cast(self.w.of(labels), self.wide)
+        u = op.sum(op.cast(self.x, self.wide) * w, [1])
         u = u if self.scale == 1 else u * self.scale
         if self.low is not None:
             up = op.swap_axes(op.Gather(self.up, labels, axis=1), 0, 1)
@@ -259,10 +289,6 @@ class _Form:
     def overhangs(self) -> bool:
         """Whether the last block reaches beyond the classes."""
         return self.blocks.count * self.blocks.size != self.blocks.total
-
-    @property
-    def _axis(self) -> int:
-        return 0 if self.turned else 1
 
     def _there(self, at: Tensor) -> Tensor:
         """Places of classes, the last in place of those beyond it."""

@@ -55,24 +55,28 @@ def cross_entropy_grad(
 
 
 def _scored(
-    x: Shaped, w: Shaped, bias: Shaped | None, low: Shaped | None, scale: float, softcap: float
-) -> tuple[int, int]:
-    """How many scores there are, and the operations that make them."""
-    scores = size(x) * size(w) // max(x.shape[1], 1) ** 2
+    x: Shaped, w: Shaped, bias: Shaped | None, low: Shaped | None = None, _up: Any = None,
+    _scale: Any = None, _zero: Any = None, groups: Shaped | None = None, *,
+    scale: float = 1.0, softcap: float = 0.0, transB: int = 0, **coding: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """How many scores there are, and the operations that make them, and decode their weights."""
+    scores = x.shape[0] * w.shape[0 if transB else 1]
     each = 2 * x.shape[1] + (scale != 1) + (bias is not None) + 3 * (softcap > 0)
     each += 0 if low is None else 2 * low.shape[1] + 1
-    return scores, scores * each
+    numbers = 0
+    if coding.get("bits"):
+        numbers = size(w) * 8 // coding["bits"] if groups is None else w.shape[0] * x.shape[1]
+    return scores, scores * each + numbers * (1 if coding.get("values") else 2)
 
 
 @cost("ai.gradtool::LinearCrossEntropy")
 def linear_cross_entropy(
     x: Shaped, _labels: Shaped, w: Shaped, bias: Shaped | None = None,
-    weights: Shaped | None = None, low: Shaped | None = None, _up: Shaped | None = None, *,
-    out: Results, scale: float = 1.0, softcap: float = 0.0, even: int = 0, **_: Any,
+    weights: Shaped | None = None, *more: Shaped | None, out: Results, even: int = 0, **given: Any,
 ) -> int:  # fmt: skip
     """`z = cap(scale · x W + bias)`, then `max`, `z - max`, `exp` and a sum of each block."""
     del out
-    scores, count = _scored(x, w, bias, low, scale, softcap)
+    scores, count = _scored(x, w, bias, *more, **given)
     share = scores * (2 if weights is not None else 1) if even else 0
     return count + 4 * scores + share + 5 * x.shape[0]
 
@@ -81,11 +85,11 @@ def linear_cross_entropy(
 def linear_cross_entropy_grad(
     x: Shaped, _labels: Shaped, w: Shaped, bias: Shaped | None, _weights: Shaped | None,
     _lse: Shaped, _of_all: Shaped, _of_label: Shaped, of_even: Shaped | None = None,
-    low: Shaped | None = None, _up: Shaped | None = None, *, out: Results, of: Sequence[int],
-    scale: float = 1.0, softcap: float = 0.0, **_: Any,
+    low: Shaped | None = None, *more: Shaped | None, out: Results, of: Sequence[int],
+    scale: float = 1.0, softcap: float = 0.0, **given: Any,
 ) -> int:  # fmt: skip
     """`dz = of_all · exp(z - lse) - of_label · onehot`, z computed again; two products."""
-    scores, count = _scored(x, w, bias, low, scale, softcap)
+    scores, count = _scored(x, w, bias, low, *more, scale=scale, softcap=softcap, **given)
     there = [i for i, d in zip(of, out, strict=True) if d is not None]
     rank = 0 if low is None else low.shape[1]
     depths = {0: x.shape[1], 1: x.shape[1], 3: rank, 4: rank}

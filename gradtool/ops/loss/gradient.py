@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gradtool.emit.builder import Builder
-from gradtool.errors import UnsupportedGradient
-from gradtool.graph.typed import Node, Tensor, as_tensor, given
+from gradtool.graph.typed import Node, Tensor, as_tensor
 from gradtool.operators.losses import LOWEST_LOG
 from gradtool.ops.gradients import Gradients, gradient
 from gradtool.ops.loss.body import sample_gradients
@@ -71,43 +70,6 @@ def _weights(op: Builder, node: Node, losses: Tensor, dy: Tensor) -> Tensor:
     g = g if counted is None else op.Where(counted, g, 0.0)
     flat = op.reshape(g, [-1]), op.reshape(places, [-1])
     return add_elements(op, *flat, op.shape(as_tensor(weights)), 0)
-
-
-@gradient("ai.gradtool::LinearCrossEntropy")
-def linear_cross_entropy(
-    op: Builder, node: Node, dloss: Tensor | None, dlse: Tensor | None = None,
-    deven: Tensor | None = None,
-) -> Gradients:  # fmt: skip
-    """`loss = lse - z[label]`, `lse = log Σ exp z`, `even = Σ w (lse - z)`, `z = x W + b`.
-
-    The scores z are computed again, by blocks; of forward only the operands and `lse` are kept.
-    """
-    x, labels, w = node.inputs[:3]
-    bias, weights, low, up = (given(node, slot) for slot in range(3, 7))
-    if weights is not None and weights in op.active:
-        raise UnsupportedGradient(node, "the weights of its classes have no gradient")
-    options = dict(node.attributes)
-    options.pop("even", None)
-    ignored = options.pop("ignore_index", None)
-    loss, lse = op.all_outputs(node, 2)[:2]
-    of_label = op.zeros_like(loss) if dloss is None else dloss
-    if ignored is not None:
-        counted = op.Not(op.Equal(labels, op.constant(ignored.as_int(), labels.dtype)))
-        of_label = op.Where(counted, of_label, op.constant(0.0, loss.dtype))
-    of_all = of_label if dlse is None else of_label + dlse
-    if deven is not None:
-        from gradtool.ops.loss.body_linear import total_weight
-
-        turned = node.attributes.get_int("transB", 0)
-        of_all = of_all + deven * total_weight(op, w, weights, loss, turned)
-    operands = (x, w, bias, low, up)
-    of = [i for i, operand in enumerate(operands) if operand is not None and operand in op.active]
-    made = op.LinearCrossEntropyGrad(
-        x, labels, w, bias, weights, lse, of_all, of_label, deven, low, up, outputs=len(of), of=of,
-        **options,
-    )  # fmt: skip
-    found = dict(zip(of, (made,) if len(of) == 1 else made, strict=True))
-    return found.get(0), None, found.get(1), found.get(2), None, found.get(3), found.get(4)
 
 
 @gradient("ai.gradtool::BinaryCrossEntropy")

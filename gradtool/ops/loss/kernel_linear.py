@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,76 +20,25 @@ from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.ops.kernels import kernel
 from gradtool.ops.loss.kernel import MOST, SAMPLES
+from gradtool.ops.loss.layers import Layer, Product, products, wanted
 from gradtool.ops.shared.bounds import within
-from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.types import Array, Arrays, DType
-
-SCORES = 1 << 19  # of a block, where that leaves it as many classes as
-CLASSES = 256  # which keep a product efficient
-EVEN = 32  # classes: blocks are multiples of it
+from gradtool.ops.shared.types import Array, Arrays
 
 Outputs = Sequence[Spec | None]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Sizes of a linear layer of `rows` inputs of `width` numbers, and its blocks of classes."""
-
-    rows: int
-    width: int
-    classes: int
-    turned: bool
-    dtype: DType
-
-    @staticmethod
-    def of(x: Array | Spec, w: Array | Spec, turned: int) -> Layer:
-        """The layer of operands `x` [N, K] and `w` [K, C], or [C, K] where `turned`."""
-        classes = w.shape[0 if turned else 1]
-        rows, width = x.shape
-        return Layer(rows, width, classes, bool(turned), accumulator(x.dtype))
-
-    @property
-    def size(self) -> int:
-        """Classes of a block."""
-        most = max(at_a_time(SCORES) // max(self.rows, 1), CLASSES)
-        count = max(-(-self.classes // most), 1)
-        return min(-(-self.classes // count // EVEN) * EVEN, self.classes)
-
-    def blocks(self) -> Iterator[slice]:
-        """The classes of each block."""
-        for start in range(0, self.classes, max(self.size, 1)):
-            yield slice(start, min(start + self.size, self.classes))
-
-
-class Product(NamedTuple):
-    """Rows [N, K] and weights [K, C], or [C, K] where `turned`, of a layer or of its adapter."""
-
-    x: Any  # an array, or its spec
-    w: Any
-    turned: bool
-
-    def of_classes(self, w: Array, some: slice) -> Array:
-        """The part of a matrix like the weights that is of some classes, [n, K]."""
-        return w[some] if self.turned else w[:, some].T
-
-
-def products(
-    x: Array | Spec, w: Array | Spec, turned: int, low: Array | Spec | None = None,
-    up: Array | Spec | None = None,
-) -> list[Product]:  # fmt: skip
-    """The products whose sum the scores are."""
-    adapter = [] if low is None or up is None else [Product(low, up, turned=False)]
-    return [Product(x, w, bool(turned)), *adapter]
+CODES = "codes"  # by number, where weights of few bits are decoded
 
 
 def _room(n: Layer, made: Sequence[Product], spare: int) -> dict[str, Spec]:
     """Workspace for the scores of a block, and `spare` more of their size."""
     block = Spec((n.rows * n.size,), n.dtype)
     room = {"z": block} | {f"spare{i}": block for i in range(spare)}
-    for i, (x, _, _) in enumerate(made):
+    for i, (x, _, _, coded) in enumerate(made):
         if x.dtype != n.dtype:
             room[f"x{i}"] = Spec((n.rows * x.shape[1],), n.dtype)
+        if x.dtype != n.dtype or coded is not None:
             room[f"w{i}"] = Spec((n.size * x.shape[1],), n.dtype)
+        needed = [] if coded is None else coded.room(n.dtype)
+        room |= {f"{CODES}{j}": spec for j, spec in enumerate(needed)}
     return room | ({"more": block} if len(made) > 1 else {})
 
 
@@ -101,21 +49,22 @@ def _forward_room(n: Layer, made: Sequence[Product], *, even: int) -> dict[str, 
 
 def _forward_work(
     x: Spec, _labels: Spec, w: Spec, _bias: Spec | None = None, _weights: Spec | None = None,
-    *adapter: Spec | None, out: Outputs, even: int = 0, transB: int = 0, **__: Any,
+    *adapter: Spec | None, out: Outputs, even: int = 0, transB: int = 0, **given: Any,
 ) -> list[Spec]:  # fmt: skip
-    made = products(x, w, transB, *adapter)
+    made = products(x, w, transB, *adapter, **given)
     return list(_forward_room(Layer.of(x, w, transB), made, even=even).values())
 
 
 @kernel("ai.gradtool::LinearCrossEntropy", work=_forward_work)
 def linear_cross_entropy(
     xp: Any, x: Array, labels: Array, w: Array, bias: Array | None = None,
-    weights: Array | None = None, low: Array | None = None, up: Array | None = None, *,
-    out: Arrays, work: Arrays, scale: float = 1.0, softcap: float = 0.0,
-    ignore_index: int | None = None, even: int = 0, transB: int = 0,
+    weights: Array | None = None, low: Array | None = None, up: Array | None = None,
+    *matrix: Array | None, out: Arrays, work: Arrays, scale: float = 1.0, softcap: float = 0.0,
+    ignore_index: int | None = None, even: int = 0, transB: int = 0, **coding: Any,
 ) -> None:  # fmt: skip
     """`loss = lse - z[label]`, `lse = log Σ exp z`, and `Σ w (lse - z)` with `even`."""
-    n, made = Layer.of(x, w, transB), products(x, w, transB, low, up)
+    n = Layer.of(x, w, transB)
+    made = products(x, w, transB, low, up, *matrix, **coding)
     buffers = dict(zip(_forward_room(n, made, even=even), work, strict=True))
     made = _wide(xp, made, buffers)
     top, total, picked, stat = (buffers[name] for name in ("top", "total", "picked", "stat"))
@@ -124,7 +73,7 @@ def linear_cross_entropy(
         buffers[name].fill(0)
     _check(xp, labels, n.classes, ignore_index)
     for some in n.blocks():
-        z = _scores(xp, n, some, made, bias, buffers, scale)
+        z = _scores(xp, n, some, _of_block(xp, made, some, buffers), bias, buffers, scale)
         if softcap:
             _capped(xp, z, softcap)
         for rows, found, places in _hits(xp, labels, some):
@@ -173,7 +122,7 @@ def _backward_room(
     n: Layer, made: Sequence[Product], of: Sequence[int], *, spare: int
 ) -> dict[str, Spec]:
     room = _room(n, made, spare)
-    for i, (x, _, turned) in enumerate(made):
+    for i, (x, _, turned, _) in enumerate(made):
         rows, block = (Spec((count * x.shape[1],), n.dtype) for count in (n.rows, n.size))
         if 3 * i in of:
             room[f"part{i}"] = rows
@@ -191,36 +140,34 @@ def _spare(softcap: float, of_even: Array | Spec | None) -> int:
 def _backward_work(
     x: Spec, _labels: Spec, w: Spec, _bias: Spec | None, _weights: Spec | None, _lse: Spec,
     _of_all: Spec, _of_label: Spec, of_even: Spec | None = None, *adapter: Spec | None,
-    out: Outputs, of: Sequence[int], softcap: float = 0.0, transB: int = 0, **_: Any,
+    out: Outputs, of: Sequence[int], softcap: float = 0.0, transB: int = 0, **given: Any,
 ) -> list[Spec]:  # fmt: skip
-    n, made = Layer.of(x, w, transB), products(x, w, transB, *adapter)
+    n, made = Layer.of(x, w, transB), products(x, w, transB, *adapter, **given)
     spare = _spare(softcap, of_even)
     return list(_backward_room(n, made, wanted(of, out), spare=spare).values())
-
-
-def wanted(of: Sequence[int], out: Sequence[Array | Spec | None]) -> list[int]:
-    """The operands `of` whose gradient has a place."""
-    return [i for i, d in zip(of, out, strict=True) if d is not None]
 
 
 @kernel("ai.gradtool::LinearCrossEntropyGrad", work=_backward_work)
 def linear_cross_entropy_grad(
     xp: Any, x: Array, labels: Array, w: Array, bias: Array | None, weights: Array | None,
     lse: Array, of_all: Array, of_label: Array, of_even: Array | None = None,
-    low: Array | None = None, up: Array | None = None, *, out: Arrays, work: Arrays,
-    of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, transB: int = 0,
+    low: Array | None = None, up: Array | None = None, *matrix: Array | None, out: Arrays,
+    work: Arrays, of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, transB: int = 0,
+    **coding: Any,
 ) -> None:  # fmt: skip
     """Gradients by those of (x, W, bias, low, up) that are `of`.
 
     dz = of_all · p - of_label · onehot - of_even · w    p = exp(z - lse)
     """
-    n, made = Layer.of(x, w, transB), products(x, w, transB, low, up)
+    n = Layer.of(x, w, transB)
+    made = products(x, w, transB, low, up, *matrix, **coding)
     spare, found = _spare(softcap, of_even), dict(zip(of, out, strict=True))
     room_of = _backward_room(n, made, wanted(of, out), spare=spare)
     buffers = dict(zip(room_of, work, strict=True))
     made, dbias = _wide(xp, made, buffers), found.get(2)
     for some in n.blocks():
-        z = _scores(xp, n, some, made, bias, buffers, scale)
+        here = _of_block(xp, made, some, buffers)
+        z = _scores(xp, n, some, here, bias, buffers, scale)
         room = [buffers[f"spare{i}"][: z.size].reshape(z.shape) for i in range(spare)]
         slope = _capped(xp, z, softcap, room.pop()) if softcap else None
         _to_gradient(xp, z, _hits(xp, labels, some), (lse, of_all, of_label))
@@ -231,7 +178,7 @@ def linear_cross_entropy_grad(
             xp.multiply(z, slope, out=z)
         if dbias is not None:
             _add_columns(xp, z, dbias.reshape(-1)[some])
-        _put_products(xp, z, some, made, found, buffers, scale)
+        _put_products(xp, z, some, here, found, buffers, scale)
     for i in range(len(made)):
         if f"dx{i}" in buffers:
             dx = found[3 * i]
@@ -288,12 +235,11 @@ def _add_rows(
 ) -> None:  # fmt: skip
     """Add what a block gives to the gradient of the rows of product i."""
     total = buffers[f"dx{i}"].reshape(dx.shape) if f"dx{i}" in buffers else dx
-    block = _block(xp, product, some, buffers.get(f"w{i}"))
     if some.start == 0:
-        xp.matmul(dz, block, out=total)
+        xp.matmul(dz, product.w, out=total)
         return
     part = buffers[f"part{i}"].reshape(total.shape)
-    xp.add(total, xp.matmul(dz, block, out=part), out=total)
+    xp.add(total, xp.matmul(dz, product.w, out=part), out=total)
 
 
 def _scores(
@@ -304,12 +250,11 @@ def _scores(
     count = some.stop - some.start
     z = buffers["z"][: n.rows * count].reshape(n.rows, count)
     for i, product in enumerate(made):
-        block = _block(xp, product, some, buffers.get(f"w{i}"))
         if i:
             more = buffers["more"][: z.size].reshape(z.shape)
-            xp.add(z, xp.matmul(product.x, block.T, out=more), out=z)
+            xp.add(z, xp.matmul(product.x, product.w.T, out=more), out=z)
             continue
-        xp.matmul(product.x, block.T, out=z)
+        xp.matmul(product.x, product.w.T, out=z)
         if scale != 1:
             xp.multiply(z, scale, out=z)
     if bias is not None:
@@ -317,14 +262,24 @@ def _scores(
     return z
 
 
-def _block(xp: Any, product: Product, some: slice, room: Array | None) -> Array:
-    """The weights of some classes, [n, K], in the type of scores."""
-    block = product.of_classes(product.w, some)
-    if room is None:
-        return block
-    wide = room[: math.prod(block.shape)].reshape(block.shape)
-    xp.copyto(wide, block)
-    return wide
+def _of_block(
+    xp: Any, made: Sequence[Product], some: slice, buffers: Mapping[str, Array]
+) -> list[Product]:
+    """Products with the weights of some classes, [n, K], in the type of scores."""
+    work = [room for name, room in buffers.items() if name.startswith(CODES)]
+    found = []
+    for i, product in enumerate(made):
+        shape = (some.stop - some.start, product.x.shape[1])
+        if f"w{i}" not in buffers:
+            block = product.of_classes(product.w, some)
+        else:
+            block = buffers[f"w{i}"][: math.prod(shape)].reshape(shape)
+            if product.coded is None:
+                xp.copyto(block, product.of_classes(product.w, some))
+            else:
+                product.coded.put_rows(xp, some, block, work)
+        found.append(product._replace(w=block))
+    return found
 
 
 def _wide(xp: Any, made: Sequence[Product], buffers: Mapping[str, Array]) -> list[Product]:

@@ -58,12 +58,12 @@ def _around(value: Tensor, axis: int) -> tuple[list[Dim], int, list[Dim]]:
     return sizes[:axis], here, sizes[axis + 1 :]
 
 
-def _decoded(
+def decoded(
     op: Builder, codes: Tensor, scale: Tensor, zero: Tensor | None, groups: Tensor | None, *,
-    bits: int, block_size: int, size: int, values: str,
+    bits: int, block_size: int, size: int, values: str = "",
 ) -> Tensor:  # fmt: skip
     """The matrix `[rows, size]` of `QuantizedMatMul`."""
-    rows, blocks, _ = ints(codes.shape)
+    rows, (blocks, _) = codes.shape[0], ints(codes.shape[1:])
     whole = op.reshape(unpacked(op, codes, bits, values), [rows, blocks * block_size])
     if zero is not None and zero.dtype == BYTE:
         zero = op.crop(unpacked(op, zero, bits), [blocks], [1])
@@ -103,7 +103,7 @@ def quantized_matmul(
     `[rows, blocks]`, `zero` the same in floats, or packed as codes are, bytes of a row; `groups`
     `[size]` has the block of each column.  With `values`, codes are places of that table.
     """
-    w = _decoded(
+    w = decoded(
         op, codes, scale, zero, groups, bits=bits, block_size=block_size, size=size, values=values
     )  # fmt: skip
     return op.MatMul(x, op.transpose(w, [1, 0]) if turned else w)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
@@ -42,6 +44,16 @@ def require_unrounded(op: Builder, value: ir.Value) -> None:
         more = [v for v in read if is_integer(v)]
         seen.update(more)
         waiting += more
+
+
+def require_frozen(op: Builder, node: Node, matrix: Iterable[ir.Value | None]) -> None:
+    """Refuse to differentiate by what a matrix of few bits is made of.
+
+    Raises:
+        UnsupportedGradient: naming the node that reads it.
+    """
+    if any(v in op.active for v in matrix if v is not None):
+        raise UnsupportedGradient(node, FROZEN)
 
 
 @gradient("QuantizeLinear")
@@ -95,8 +107,7 @@ def quantized_matmul(op: Builder, node: Node, dy: Tensor) -> Gradients:
         UnsupportedGradient: the scales are asked for.
     """
     matrix = (*node.inputs[1:3], given(node, 3), given(node, 4))
-    if any(v in op.active for v in matrix if v is not None):
-        raise UnsupportedGradient(node, FROZEN)
+    require_frozen(op, node, matrix)
     options = arguments(node)
     options["turned"] = 1 - options.get("turned", 1)
     return op.QuantizedMatMul(dy, *matrix, **options), None, None, None, None

@@ -21,7 +21,7 @@ BYTE, INDEX = np.dtype(np.uint8), np.dtype(np.intp)
 
 
 @dataclass(frozen=True)
-class _Coded:
+class Coded:
     """A matrix of few bits, as arrays or as their specs."""
 
     codes: Any
@@ -33,6 +33,14 @@ class _Coded:
     size: int
     values: str
     turned: int
+
+    @staticmethod
+    def of(
+        codes: Any, scale: Any, zero: Any = None, groups: Any = None, *,
+        bits: int, block_size: int, size: int, turned: int = 1, values: str = "",
+    ) -> Coded:  # fmt: skip
+        """The matrix of operands and attributes of `QuantizedMatMul`."""
+        return Coded(codes, scale, zero, groups, bits, block_size, size, values, turned)
 
     @property
     def at_once(self) -> tuple[int, int]:
@@ -54,6 +62,14 @@ class _Coded:
         if self.values:
             needed += [Spec((count,), INDEX), Spec((16,), dtype)]
         return needed
+
+    def put_rows(self, xp: Any, rows: slice, out: Array, work: Arrays) -> None:
+        """Put whole rows into `out` [n, size], some at a time; of a `turned` matrix."""
+        step, across = self.at_once
+        for start in range(rows.start, rows.stop, step):
+            lines = slice(start, min(rows.stop, start + step))
+            to = out[start - rows.start : lines.stop - rows.start]
+            xp.copyto(to, _columns(self.decode(xp, lines, slice(0, across), work), self.size))
 
     def decode(self, xp: Any, rows: slice, blocks: slice, work: Arrays) -> Array:
         """The numbers `[rows, columns of the blocks]`."""
@@ -121,15 +137,8 @@ def _unpack(xp: Any, packed: Array, bits: int, to: Array, values: str = "") -> A
     return to
 
 
-def _of(
-    codes: Any, scale: Any, zero: Any = None, groups: Any = None, *,
-    bits: int, block_size: int, size: int, turned: int = 1, values: str = "",
-) -> _Coded:  # fmt: skip
-    return _Coded(codes, scale, zero, groups, bits, block_size, size, values, turned)
-
-
 def _work(x: Spec, *matrix: Spec | None, out: Specs, **given: Any) -> list[Spec]:
-    held = _of(*matrix, **given)
+    held = Coded.of(*matrix, **given)
     dtype = accumulator(x.dtype)
     rows, wide = held.at_once
     count = math.prod(x.shape[:-1])
@@ -144,7 +153,7 @@ def _work(x: Spec, *matrix: Spec | None, out: Specs, **given: Any) -> list[Spec]
     return needed
 
 
-def _is_summed(held: _Coded) -> bool:
+def _is_summed(held: Coded) -> bool:
     """Whether several products are added to one result."""
     return not held.turned and held.at_once[0] < held.codes.shape[0]
 
@@ -154,7 +163,7 @@ def quantized_matmul(
     xp: Any, x: Array, *matrix: Array | None, out: Arrays, work: Arrays, **given: Any
 ) -> None:
     """`y = x Wᵀ` (not `turned`: `x W`) of a matrix W of few bits, decoded a block at a time."""
-    held = _of(*matrix, **given)
+    held = Coded.of(*matrix, **given)
     dtype = accumulator(x.dtype)
     rest = list(work[len(held.room(dtype)) :])
     y = out[0].reshape(-1, out[0].shape[-1])

@@ -18,13 +18,13 @@ ALIGNED = 16  # codes of the smallest block whose vectors stay within it
 FLOAT = np.dtype(np.float32)
 
 
-def _fits(
-    x: Spec, codes: Spec, scale: Spec, zero: Spec | None = None, groups: Spec | None = None, *,
-    out: Specs, bits: int, block_size: int, size: int, turned: int = 1, values: str = "",
+def fits_matrix(
+    codes: Spec, scale: Spec, zero: Spec | None = None, groups: Spec | None = None, *,
+    bits: int, block_size: int, size: int, values: str = "",
 ) -> bool:  # fmt: skip
-    """Whether the library has a kernel for these types and sizes."""
+    """Whether the library has a kernel for a matrix of these types and sizes."""
     in_bytes = zero is not None and zero.dtype == np.uint8
-    if not are_floats(x, scale, None if in_bytes else zero, *out) or codes.dtype != np.uint8:
+    if not are_floats(scale, None if in_bytes else zero) or codes.dtype != np.uint8:
         return False
     if bits not in BITS or (values and bits != MOST) or block_size % ALIGNED or block_size < 1:
         return False
@@ -32,12 +32,20 @@ def _fits(
     pairs = (
         (codes, (rows, blocks, block_size * bits // 8)), (scale, (rows, blocks)),
         (zero, (rows, -(-blocks * bits // 8) if in_bytes else blocks)), (groups, (size,)),
-        (x, (*x.shape[:-1], size if turned else rows)),
-        (out[0], (*x.shape[:-1], rows if turned else size)),
     )  # fmt: skip
     known = groups is None or groups.dtype == np.int32
     whole = all(spec is None or spec.shape == shape for spec, shape in pairs)
-    return known and whole and 0 not in (*x.shape, *codes.shape)
+    return known and whole and 0 not in codes.shape
+
+
+def _fits(
+    x: Spec, codes: Spec, scale: Spec, *more: Spec | None, out: Specs, size: int, turned: int = 1,
+    **said: Any,
+) -> bool:  # fmt: skip
+    sizes = (codes.shape[0], size)
+    shapes = [(*x.shape[:-1], width) for width in (sizes[turned], sizes[1 - turned])]
+    whole = [x.shape, out[0].shape] == shapes and 0 not in x.shape
+    return whole and are_floats(x, *out) and fits_matrix(codes, scale, *more, size=size, **said)
 
 
 def _work(x: Spec, *_matrix: Spec | None, out: Specs, **_: Any) -> list[Spec]:
