@@ -10,6 +10,7 @@ from gradtool.graph.specs import Spec
 
 X = (3, 4)  # 12 elements
 GRID = {"mode": "linear", "padding": "zeros", "align_corners": 0}
+CODED = {"bits": 4, "block_size": 16, "size": 20, "transB": 1}
 RATE, STEP = np.zeros(()), np.zeros((), np.int64)
 
 # Operator, operands, results, options, operations.
@@ -59,6 +60,13 @@ FORMULAS = [
     ("SoftmaxCrossEntropyLoss", [X, (3,)], [()], {}, 4 * 12 + 2 * 3 + 2 * 3 + 1),
     ("SoftmaxCrossEntropyLoss", [X, (3,)], [(), X], {}, 5 * 12 + 2 * 3 + 2 * 3 + 1),
     ("NegativeLogLikelihoodLoss", [X, (3,), (4,)], [()], {"reduction": "sum"}, 3 + 3 + 3),
+    # Of 4 × 7 scores each 2 · 20 and 4, of a row 5, of a number that is decoded 2.
+    ("ai.gradtool::LinearCrossEntropy",
+     [(4, 20), (4,), (7, 2, 8), None, None, None, None, (7, 2)], [(4,), (4,)], CODED,
+     28 * 44 + 20 + 2 * 7 * 32),
+    ("ai.gradtool::LinearCrossEntropy",
+     [(4, 20), (4,), (7, 2, 8), None, None, None, None, (7, 2), None, (20,)], [(4,)], CODED,
+     28 * 44 + 20 + 2 * 7 * 20),
     # 1 + 2 divisions and 2 · (1 + 4) for the multiply-adds of 3 × 3, then the diagonal.
     ("Det", [(5, 3, 3)], [(5,)], {}, 5 * (3 + 10 + 3)),
     ("AffineGrid", [(2, 2, 3), None], [(2, 4, 5, 2)], {}, 2 * 80 * 3),

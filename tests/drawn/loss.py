@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
-from drawn.case import Case, Draw, draws
+from drawn.case import Case, Draw, Given, draws
 
 
 @draws("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
@@ -52,7 +53,32 @@ def linear(d: Draw) -> Case:
     labels = d.fixed(labels.astype(d.one(np.int64, np.int32)))
     rank = d.int(1, 3)
     adapter = [d.x((rows, rank)), d.x((rank, classes))] if d.flag(0.4) else []
+    weights, matrix, outputs = d.x(w), [], d.int(1, 2) + even
+    if turned and d.flag():
+        width = d.int(1, 40)
+        weights, matrix, coding = _coded(d, classes, width)
+        adapter, given = adapter or [None, None], given | coding
     return d.case(
-        d.x((rows, width)), labels, d.x(w), bias, shares, *adapter, outputs=d.int(1, 2) + even,
+        d.x((rows, width)), labels, weights, bias, shares, *adapter, *matrix, outputs=outputs,
         rough=8.0, even=even, transB=turned, **given,
     )  # fmt: skip
+
+
+def _coded(d: Draw, classes: int, width: int) -> tuple[Given, list[Given | None], dict[str, Any]]:
+    """A matrix of few bits: its codes, scale, zero and groups, and its attributes."""
+    bits, size = d.one(2, 4, 8), d.one(16, 32)
+    blocks = -(-width // size)
+
+    def packed(*shape: int) -> Given:
+        return d.constant(d.rng.integers(0, 256, shape).astype(np.uint8))
+
+    coding = {"bits": bits, "block_size": size, "size": width}
+    zero = groups = None
+    if bits == 4 and d.flag(0.3):
+        coding["values"] = d.one("fp4", "nf4")
+    else:
+        offset = d.constant(d.numbers((classes, blocks), 0, 2**bits - 1))
+        zero = d.one(None, packed(classes, -(-blocks * bits // 8)), offset)
+        groups = d.constant(d.rng.integers(0, blocks, width).astype(np.int32)) if d.flag() else None
+    scale = d.constant(d.numbers((classes, blocks), 0.3, 1.5) / 2**bits)
+    return packed(classes, blocks, size * bits // 8), [scale, zero, groups], coding

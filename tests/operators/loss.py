@@ -75,7 +75,7 @@ def matrix(bits: int, form: str) -> tuple[list, dict]:
     scale = fixed(7, 2, low=0.01, high=0.05)
     zero = {"zero": codes(7, -(-2 * bits // 8)), "offset": fixed(7, 2, low=0, high=9)}
     groups = [rng.integers(0, 2, 20).astype(np.int32)] if "groups" in form else []
-    held = [scale, zero.get(form.split()[0]), *groups]
+    held = [scale, zero.get(form.split(maxsplit=1)[0]), *groups]
     how = {"bits": bits, "block_size": 16, "size": 20}
     return held, how | ({"values": form} if form == "nf4" else {})
 

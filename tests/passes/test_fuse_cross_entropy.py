@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from class_heads import CLASSES, draw
+from class_heads import CLASSES, draw, draw_few_bits
 from conftest import build, sampled, swept
 
 import gradtool as gt
 from gradtool.operators import losses as limits
 from gradtool.ops.attention import body_rows
-from gradtool.ops.loss import kernel_linear
+from gradtool.ops.loss import layers
 from gradtool.passes import fuse_cross_entropy
 
-HEADER = '<ir_version: 10, opset_import: ["" : 20]>'
+HEADER = '<ir_version: 10, opset_import: ["" : 20, "com.microsoft" : 1]>'
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def blocks_of_few(monkeypatch):
     monkeypatch.setattr(limits, "MANY_CLASSES", 2)
     monkeypatch.setattr(fuse_cross_entropy, "SCORES", 0)
     for name in ("SCORES", "CLASSES", "EVEN"):
-        monkeypatch.setattr(kernel_linear, name, 4)
+        monkeypatch.setattr(layers, name, 4)
     monkeypatch.setattr(body_rows, "SCORES", 1)
     monkeypatch.setattr(body_rows, "ROWS", 3)
 
@@ -68,6 +68,26 @@ def test_float32_differs_by_rounding(seed, kernels):
     same(found, gt.run(plain, made.feeds), 3e-5)
 
 
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("kernels", ["numpy", "native"])
+@pytest.mark.parametrize("seed", sampled(range(500, 560)))
+def test_heads_of_few_bits_differ_by_rounding(seed, kernels):
+    made, model = draw_few_bits(seed)
+    plain, fused = pair(made, model)
+    found = gt.run(fused, made.feeds, kernels=kernels, measure=True, check_arena=True)
+    same(found, gt.run(plain, made.feeds), 3e-5)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("seed", sampled(range(500, 560)))
+def test_heads_of_few_bits_are_those_of_decoded_weights_in_float64(seed):
+    made, model = draw_few_bits(seed)
+    exact, decoded = draw_few_bits(seed, np.float64)
+    _, fused = pair(made, model)
+    wide = gt.grad(gt.load(decoded), loss=exact.loss, only_loss=True, no_grad=["w"])
+    same(gt.run(fused, made.feeds), gt.run(wide, exact.feeds), 1e-4)
+
+
 @pytest.mark.parametrize("frozen", ["w", "gain"])
 def test_only_the_gradients_that_are_asked_for_are_made(frozen):
     made, model = draw(1, tied=False, product="Transpose", adapter=False)
@@ -80,9 +100,10 @@ def test_only_the_gradients_that_are_asked_for_are_made(frozen):
 
 @pytest.mark.sample(3)
 @pytest.mark.stock
+@pytest.mark.parametrize("drawn", [draw, draw_few_bits])
 @pytest.mark.parametrize("seed", swept(32, 12))
-def test_stock_onnxruntime_runs_the_written_blocks(seed, tmp_path):
-    made, model = draw(400 + seed, np.float32)
+def test_stock_onnxruntime_runs_the_written_blocks(seed, drawn, tmp_path):
+    made, model = drawn(400 + seed, np.float32)
     plain, fused = pair(made, model)
     path = tmp_path / "written.onnx"
     gt.save(fused, path)
@@ -96,12 +117,41 @@ def test_stock_onnxruntime_runs_the_written_blocks(seed, tmp_path):
     same(gt.run(loaded, made.feeds), expected, 3e-5)
 
 
-def net(sizes="N", weights=None, body=""):
-    body = body or "logits = MatMul (x, w)"
-    text = f"net (float[{sizes}, 4] x) => (float[{sizes}, {CLASSES}] logits) {{ {body} }}"
+def net(sizes="N", weights=None, body="MatMul (x, w)", classes=CLASSES):
+    text = f"net (float[{sizes}, 4] x) => (float[{sizes}, {classes}] logits) {{ logits = {body} }}"
     rng = np.random.default_rng(0)
-    given = {"w": rng.normal(size=(4, CLASSES)).astype(np.float32)} | (weights or {})
-    return gt.load(build(text, HEADER, **given))
+    given = {"w": rng.normal(size=(4, CLASSES)).astype(np.float32)} if "w)" in body else {}
+    return gt.load(build(text, HEADER, **given | (weights or {})))
+
+
+def few_bits(sizes="N", said="NBits <K = 4, N = 11, bits = 4, block_size = 16>", classes=CLASSES):
+    rng = np.random.default_rng(0)
+    shape, rows = ((classes, 1, 8), classes) if "NBits" in said else (2 * classes, 2 * classes)
+    steps = rng.uniform(0.1, 0.3, rows).astype(np.float32)
+    given = {"codes": rng.integers(0, 256, shape, np.uint8), "steps": steps}
+    return net(sizes, given, f"com.microsoft.MatMul{said} (x, codes, steps)", classes)
+
+
+@pytest.mark.parametrize(
+    ("said", "classes", "fused"),
+    [
+        ("Bnb4 <K = 4, N = 11, quant_type = 1, block_size = 2>", 11, 1),
+        ("Bnb4 <K = 22, N = 4, quant_type = 1, block_size = 2, transB = 0>", 22, 0),
+    ],
+)
+def test_matrices_of_few_bits_are_fused_where_their_rows_are_classes(said, classes, fused):
+    how = {"loss": "ce:logits", "only_loss": True, "input_grad": ["x"]}
+    plain, made = (gt.grad(few_bits("N", said, classes), fuse_loss=f, **how) for f in (False, True))
+    assert count(made) == fused
+    rng = np.random.default_rng(6)
+    feeds = {"x": rng.normal(size=(3, 4)).astype(np.float32), "labels": rng.integers(0, CLASSES, 3)}
+    for kernels in ("numpy", "native"):
+        same(gt.run(made, feeds, kernels=kernels), gt.run(plain, feeds), 1e-5)
+
+
+def test_scales_of_few_bits_have_no_gradient():
+    with pytest.raises(gt.NotDifferentiable, match="frozen"):
+        gt.grad(few_bits(), loss="ce:logits", only_loss=True, wrt=["steps"])
 
 
 @pytest.mark.stock
@@ -159,13 +209,19 @@ def test_a_label_that_is_no_class_is_refused(label, kernels):
         gt.run(training, feeds, kernels=kernels)
 
 
-def test_the_planned_peak_has_no_scores(monkeypatch):
+@pytest.mark.parametrize("coded", [False, True])
+def test_the_planned_peak_has_no_scores(coded, monkeypatch):
     monkeypatch.undo()
     rows, classes, width = 512, 8192, 16
     weights = {"w": np.zeros((width, classes), np.float32)}
-    text = f"net (float[{rows}, {width}] x) => (float[{rows}, {classes}] y) {{ y = MatMul (x, w) }}"
+    product = "MatMul (x, w)"
+    if coded:
+        weights = {"w": np.zeros((classes, 1, 8), np.uint8), "s": np.ones(classes, np.float32)}
+        said = f"<K = {width}, N = {classes}, bits = 4, block_size = 16>"
+        product = f"com.microsoft.MatMulNBits {said} (x, w, s)"
+    text = f"net (float[{rows}, {width}] x) => (float[{rows}, {classes}] y) {{ y = {product} }}"
     model = build(text, HEADER, **weights)
-    how = {"loss": "ce:y", "only_loss": True}
+    how = {"loss": "ce:y", "only_loss": True, "input_grad": ["x"]}
     plain, fused = (gt.plan(gt.grad(gt.load(model), fuse_loss=f, **how)) for f in (False, True))
     assert plain.total > 4 * rows * classes > 3 * fused.total
 
@@ -269,13 +325,14 @@ def test_weights_of_classes_have_their_gradient(settings, fused):
     same(gt.run(made[1], feeds), gt.run(made[0], feeds), 3e-6)
 
 
+@pytest.mark.parametrize("layer", [net, few_bits])
 @pytest.mark.parametrize("optimizer", ["none", "adamw"])
-def test_adapters_beside_the_layer_are_trained_without_its_scores(optimizer):
+def test_adapters_beside_the_layer_are_trained_without_its_scores(optimizer, layer):
     how = {
         "loss": "ce:logits", "only_loss": True, "lora": 2, "lora_alpha": 3.0,
         "optimizer": optimizer,
     }  # fmt: skip
-    plain, fused = (gt.grad(net("N, 3"), fuse_loss=f, **how) for f in (False, True))
+    plain, fused = (gt.grad(layer("N, 3"), fuse_loss=f, **how) for f in (False, True))
     assert count(fused) == 1
     node = next(n for n in fused.model.graph if n.op_type == "LinearCrossEntropyGrad")
     assert len(node.outputs) == 2

@@ -39,16 +39,17 @@ def _forward_shapes(x: Tensor, *_: Tensor | None, **__: Any) -> Outputs:
 def linear_cross_entropy(
     op: Builder, x: Tensor, labels: Tensor, w: Tensor, bias: Tensor | None = None,
     weights: Tensor | None = None, low: Tensor | None = None, up: Tensor | None = None,
-    *matrix: Tensor | None, scale: float = 1.0, softcap: float = 0.0,
-    ignore_index: int | None = None, even: int = 0, transB: int = 0, **coding: Any,
+    scales: Tensor | None = None, zeros: Tensor | None = None, groups: Tensor | None = None, *,
+    scale: float = 1.0, softcap: float = 0.0, ignore_index: int | None = None, even: int = 0,
+    transB: int = 0, **coding: Any,
 ) -> list[Tensor]:  # fmt: skip
     """`loss = lse - z[label]`, 0 of an ignored label, and `lse = log Σ exp z` of each row.
 
-    With `even` also `Σ w (lse - z)` over all classes, each with its weight or 1.  With a `matrix`,
-    that is scale, zero and groups, w are codes of few bits `[C, blocks, bytes]`, and transB is 1:
-    operands and attributes are those of `QuantizedMatMul`.
+    With `even` also `Σ w (lse - z)` over all classes, each with its weight or 1.  With `scales`
+    w are codes of few bits `[C, blocks, bytes]`, and transB is 1: scales, zeros, groups and
+    attributes are those of `QuantizedMatMul`.
     """
-    given = _Weights(op, w, bool(transB), matrix, coding)
+    given = _Weights(op, w, bool(transB), (scales, zeros, groups), coding)
     form = _Form.of(op, (x, given, bias, low, up), scale, softcap)
     column = op.unsqueeze(labels, 1)
     zero = op.cast(op.zeros_like(column), form.wide)
@@ -107,8 +108,8 @@ def linear_cross_entropy_grad(
     op: Builder, x: Tensor, labels: Tensor, w: Tensor, bias: Tensor | None,
     weights: Tensor | None, lse: Tensor, of_all: Tensor, of_label: Tensor,
     of_even: Tensor | None = None, low: Tensor | None = None, up: Tensor | None = None,
-    *matrix: Tensor | None, of: Sequence[int], scale: float = 1.0, softcap: float = 0.0,
-    transB: int = 0, **coding: Any,
+    scales: Tensor | None = None, zeros: Tensor | None = None, groups: Tensor | None = None, *,
+    of: Sequence[int], scale: float = 1.0, softcap: float = 0.0, transB: int = 0, **coding: Any,
 ) -> list[Tensor]:  # fmt: skip
     """Gradients by those of (x, W, bias, low, up) that are `of`; the scores are computed again.
 
@@ -117,7 +118,7 @@ def linear_cross_entropy_grad(
     All is turned, classes by rows: no product is one of forward, which a runtime that merges equal
     nodes would keep for it.
     """
-    given = _Weights(op, w, bool(transB), matrix, coding)
+    given = _Weights(op, w, bool(transB), (scales, zeros, groups), coding)
     form = _Form.of(op, (x, given, bias, low, up), scale, softcap)
     row = {name: op.unsqueeze(a, 0) for name, a in
            {"lse": lse, "all": of_all, "label": of_label}.items()}  # fmt: skip
@@ -161,7 +162,7 @@ def linear_cross_entropy_grad(
 
 @dataclass(frozen=True)
 class _Weights:
-    """Weights [K, C], or [C, K] where `turned`; with a `matrix` codes of few bits of the latter."""
+    """Weights [K, C], or [C, K] where `turned`; or codes of few bits with scales, zeros, groups."""
 
     op: Builder
     w: Tensor
@@ -176,7 +177,7 @@ class _Weights:
 
     def of(self, classes: Tensor | None) -> Tensor:
         """The weights of some classes, or of all, [n, K]."""
-        scale, zero, groups = (*self.matrix, None, None, None)[:3]
+        scale, zero, groups = self.matrix
         if scale is None:
             w = self._taken(self.w, classes, axis=0 if self.turned else 1)
             return w if self.turned else self.op.swap_axes(w, 0, 1)

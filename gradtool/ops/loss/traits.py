@@ -20,6 +20,6 @@ traits(
 traits(
     "ai.gradtool::LinearCrossEntropy",
     recompute="product",
-    residuals="bias, labels, low, matrix, output 1, up, w, weights, x",
+    residuals="bias, groups, labels, low, output 1, scales, up, w, weights, x, zeros",
 )
 traits("ai.gradtool::LinearCrossEntropyGrad", recompute="product")
