@@ -89,3 +89,19 @@ def test_a_column_of_no_block_takes_the_nearest(instructions):
         found.append(y)
 
     assert np.array_equal(*found)
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_product_is_scaled_and_added_to_what_there_is(instructions, turned):
+    rng = np.random.default_rng(4)
+    (codes, scale), _, exact = drawn(rng, 70, 1100, 4, 16, "none")
+    x, w = normal(rng, 5, 1100 if turned else 70), exact.T if turned else exact
+    bias, y = normal(rng, w.shape[1]), normal(rng, 5, w.shape[1])
+    expected = 0.5 * (x.astype(float) @ w) + 2.0 * y + bias
+    work = np.empty(low_bits.work(5, w.shape[1], w.shape[0]) // 4, np.float32)
+    low_bits.product(
+        x, codes, scale, y, work, bits=4, block=16, turned=turned, bias=bias, alpha=0.5, beta=2.0,
+        instructions=instructions,
+    )()  # fmt: skip
+
+    assert relative_error(y, expected, least=np.sqrt(1100) * np.abs(exact).max()) < 2e-6
