@@ -72,7 +72,7 @@ def codes(*shape: int) -> np.ndarray:
 
 def matrix(bits: int, form: str) -> tuple[list, dict]:
     """Scale, zero and groups of 7 classes by 20 columns, and their attributes."""
-    scale = fixed(7, 2, low=0.01, high=0.05)
+    scale = fixed(7, 2, low=0.3 / 2**bits, high=1.5 / 2**bits, gap=0)
     zero = {"zero": codes(7, -(-2 * bits // 8)), "offset": fixed(7, 2, low=0, high=9)}
     groups = [rng.integers(0, 2, 20).astype(np.int32)] if "groups" in form else []
     held = [scale, zero.get(form.split(maxsplit=1)[0]), *groups]

@@ -111,6 +111,7 @@ BATCHED: dict[str, Slots] = {
 FREE: dict[str, Callable[[Case], bool]] = {
     "ai.onnx.ml::ArrayFeatureExtractor": lambda c: len(c.inputs[0].shape) > 1,
     "ai.onnx.ml::LinearRegressor": lambda c: len(c.inputs[0].shape) > 1,
+    "ai.gradtool::QuantizedMatMul": lambda c: len(c.inputs[0].shape) > 1,
     "Gemm": lambda c: not c.attributes.get("transA", 0) and not _shares_rows(c),
     "MatMul": lambda c: (
         len(c.inputs[0].shape) > len(c.inputs[1].shape) > 0
