@@ -9,9 +9,21 @@ import onnx_ir as ir
 from gradtool.graph import walk
 from gradtool.graph.predicates import is_used
 
+SPARE = "gradtool.spare"  # of an initializer: nothing in its file reads it, but a loss may name it
 
-def prune(model: ir.Model) -> int:
-    """Drop unread nodes, and unread initializers other than inputs. Returns how many nodes."""
+
+def mark_spare(model: ir.Model) -> None:
+    """Mark the unread initializers of a file."""
+    for value in model.graph.initializers.values():
+        if not is_used(value):
+            value.meta[SPARE] = True
+
+
+def prune(model: ir.Model, *, spare: bool = True) -> int:
+    """Drop unread nodes, and unread initializers other than inputs. Returns how many nodes.
+
+    Without `spare`, initializers that `mark_spare` has marked stay.
+    """
     graph = model.graph
     dead: dict[ir.Node, None] = {}
     for node in reversed(graph):
@@ -20,7 +32,9 @@ def prune(model: ir.Model) -> int:
             dead[node] = None
     graph.remove(dead)
     for name, value in list(graph.initializers.items()):
-        if not is_used(value) and not value.is_graph_input():
+        if is_used(value) or value.is_graph_input():
+            continue
+        if spare or SPARE not in value.meta:
             del graph.initializers[name]
     return len(dead)
 

@@ -60,7 +60,7 @@ def take_as_empty(model: ir.Model, said: Shapes, *, inferred: bool) -> tuple[str
     grown = {cache.after for cache in caches}
     for value in [v for v in model.graph.outputs if v.name in grown]:
         model.graph.outputs.remove(value)
-    prune(model)
+    prune(model, spare=False)
     model.meta[ALIASES] = aliases
     inputs, outputs = (count(len(caches), what) for what in ("input", "output"))
     line = f"cache: {inputs} taken as empty, {outputs} dropped; written back in the result"
@@ -147,7 +147,7 @@ def _emptied(model: ir.Model, caches: Sequence[Cache]) -> dict[str, Size]:
     if left:
         fixed = {**TrainingInfo.of(model).fixed, **{c.before.name or "": None for c in left}}
         record(model, fixed=fixed)
-    prune(model)
+    prune(model, spare=False)
     for cache in left:
         if is_used(cache.before):
             _replace(op, cache.before)

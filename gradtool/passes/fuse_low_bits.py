@@ -59,7 +59,7 @@ def fuse_low_bits(op: Builder, trained: Collection[str]) -> int:
             product = _product(op, node, matrix, made[matrix])
         stand_in((product,), node)
     if found:
-        prune(op.model)
+        prune(op.model, spare=False)
     return len(found)
 
 

@@ -55,7 +55,7 @@ def straight_through(model: ir.Model, op: Builder) -> int:
             _measure_apart(op, node)
     found = _Reals(op).replace_all()
     if found:
-        prune(model)
+        prune(model, spare=False)
     return found
 
 

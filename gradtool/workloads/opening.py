@@ -17,7 +17,7 @@ from gradtool.graph.defaults import take_defaults
 from gradtool.graph.families import CONTRIB, PREVIEW
 from gradtool.graph.metadata import ALIASES, BARRIER, FORM, notes
 from gradtool.graph.predicates import is_used
-from gradtool.graph.prune import prune
+from gradtool.graph.prune import mark_spare, prune
 from gradtool.io.definitions import expand_definitions
 from gradtool.io.read import Held
 from gradtool.operators.recurrence import GATES
@@ -108,6 +108,7 @@ def _rewrite(model: ir.Model, batch: int | None, *, keep_cache: bool) -> None:
     said = {value.name or "": value.shape for value in model.graph.outputs}
     read = [value for value in model.graph.inputs if is_used(value)]
     sizes = io.symbols(model)
+    mark_spare(model)
     lowered = _fold(model)
     lines: Sequence[str] = ()
     if keep_cache or any(map(_may_be_grown, model.graph.outputs)):
@@ -173,7 +174,7 @@ def _fold(model: ir.Model) -> bool:
         infer(model)
         if not outline(model):
             break
-        prune(model)
+        prune(model, spare=False)
     found = walk.domains(model.graph)
     lowered = False
     if CONTRIB in found or any(n.op_type == SIMPLIFIED for n in walk.nodes(model.graph)):
@@ -182,7 +183,7 @@ def _fold(model: ir.Model) -> bool:
         if any(is_contrib(node) for node in walk.nodes(model.graph)):
             infer(model)
             lower_contrib(model)
-            prune(model)
+            prune(model, spare=False)
             lowered = True
     if PREVIEW in found:
         from gradtool.passes.lower_gradient import (

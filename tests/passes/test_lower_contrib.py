@@ -193,3 +193,18 @@ def test_gradients_where_every_size_is_open(tmp_path, call, opset):
     training = gt.grad(model, loss="sum", wrt=list(feeds))
 
     verified(training, feeds)
+
+
+def test_class_weights_that_the_file_does_not_read_stay():
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20, "com.microsoft" : 1]>
+    net (float[2, 4] x) => (float[2, 3] y) {
+        h = MatMul (x, w)
+        y = com.microsoft.Gelu (h)
+    }""")
+    rng = np.random.default_rng(0)
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(rng.random(shape, np.float32), name)
+        for name, shape in (("w", (4, 3)), ("shares", (3,)))
+    )
+
+    assert [*gt.grad(gt.load(model), loss="ce:y@weight=shares").gradients] == ["w"]

@@ -1,4 +1,4 @@
-"""The decoder of the samples learns its answers, and others in 4 bits, as onnxruntime-genai says."""
+"""The decoder of the samples learns answers, and others in 4 bits, as onnxruntime-genai says."""
 
 from __future__ import annotations
 
