@@ -45,7 +45,7 @@ def prepared_in_phases(
     watcher: Watcher,
     ranks: int = 1,
 ) -> Setup:
-    """The identity of a training, with all of `--unfreeze`; see `prepared`.
+    """The setup of a training in phases, for `--unfreeze`; see `prepared`.
 
     Raises:
         UsageError: as there, or a glob matches nothing, or its epoch is after the end.

@@ -5,11 +5,10 @@ import json
 import jsonschema
 import numpy as np
 import pytest
-from trainings import examples, lines, load, proto
+from trainings import Stopping, examples, lines, load, proto
 
 import gradtool as gt
 from gradtool.commands.schema import schema_named
-from gradtool.training.callbacks import Watcher
 
 DATA, TEST = examples(50), examples(21, 5)
 OPTIONS = {"batch": 8, "steps": 12, "lr": 0.3, "every": 2, "ema": 0.8,
@@ -51,17 +50,6 @@ def test_evaluating_the_means_changes_no_bit_of_the_training():
             found.append((losses, {n: v.tobytes() for n, v in trainer.session.values().items()}))
 
     assert found[0] == found[1]
-
-
-class Stopping(Watcher):
-    def __init__(self, step):
-        self.step, self.now = step, 0
-
-    def stepped(self, step, *_):
-        self.now = step
-
-    def stops(self):
-        return self.now == self.step
 
 
 def test_the_means_that_are_written_are_the_best_means(tmp_path):
