@@ -78,7 +78,7 @@ GRADIENT = {
     "no_grad": ["--no-grad", "g"], "input_grad": ["--input-grad", "x"],
     "accumulate": ["--accumulate", "sum"], "train_mode": ["--train-mode"],
     "lora": ["--lora", "2", "--wrt", "bias"], "lora_target": ["--lora-target", "w1"],
-    "lora_alpha": ["--lora-alpha", "3"],
+    "lora_alpha": ["--lora-alpha", "3"], "rslora": ["--rslora"],
     "optimizer_option": ["--optimizer-option", "weight_decay=0.5"],
     "clip_norm": ["--clip-norm", "0.01"], "clip_value": ["--clip-value", "0.001"],
     "no_decay": ["--no-decay", "scale"], "lr_scale": ["--lr-scale", "scale=0.5"],
@@ -218,7 +218,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
 UNSEEN = frozenset({
     "force", "time_limit", "prove", "seed", "jobs", "no_cache", "repeat", "check_nan",
     "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
-    "fail_on", "opset", "ste", "barrier", "lora_alpha", "exact_conv",
+    "fail_on", "opset", "ste", "barrier", "lora_alpha", "rslora", "exact_conv",
     "model", "values",
 })  # fmt: skip
 

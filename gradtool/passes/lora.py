@@ -10,6 +10,7 @@ com.microsoft have it.  See `gradtool.graph.lora` for shapes.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,18 +35,22 @@ class Lora:
     """Requested adapters: a rank, globs of weights, and the scale `alpha / rank` of the product.
 
     Without targets every weight that can have an adapter gets one; `alpha` is the rank if nothing
-    is said.  `seed` is that of A.
+    is said.  `seed` is that of A.  A `stabilized` scale is `alpha / √rank`.
+
+    Source: Kalajdzievski 2023 (arXiv:2312.03732), of the stabilized scale.
     """
 
     rank: int
     targets: Sequence[str] = ()
     alpha: float | None = None
     seed: int = 0
+    stabilized: bool = False
 
     @property
     def scale(self) -> float:
         """The factor of the product."""
-        return 1.0 if self.alpha is None else self.alpha / self.rank
+        alpha = self.rank if self.alpha is None else self.alpha
+        return alpha / (math.sqrt(self.rank) if self.stabilized else self.rank)
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,9 @@ def _adapt(
         raise UsageError("--lora: the model holds its gradients already; give the forward model")
     from gradtool.passes.lora import Lora, attach
 
-    rank = Lora(asked.lora, asked.lora_target, asked.lora_alpha, asked.lora_seed)
+    rank = Lora(
+        asked.lora, asked.lora_target, asked.lora_alpha, asked.lora_seed, stabilized=asked.rslora
+    )
     found = attach(op, rank, roles)
     now = {v: found.moved.get(v, v) for v in cotangents}
     value = loss.value if loss.value is None else now.get(loss.value, loss.value)

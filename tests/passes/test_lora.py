@@ -14,6 +14,7 @@ from kits import OPTIMIZERS, net
 import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.graph.training_info import TrainingInfo
+from gradtool.passes.lora import Lora
 
 MANY = settings(
     max_examples=trials(25), deadline=None, derandomize=True, database=None,
@@ -86,15 +87,17 @@ def slope_along(training, feeds, name, by):
 @pytest.mark.exhaustive
 @MANY
 @given(
-    chains(np.float32), st.integers(1, 3), st.sampled_from((None, 3.0)), st.sampled_from(OPTIMIZERS)
-)
-def test_trained_merged_and_adapted_agree(tmp_path_factory, drawn, rank, alpha, optimizer):
+    chains(np.float32), st.integers(1, 3), st.sampled_from((None, 3.0)), st.booleans(),
+    st.sampled_from(OPTIMIZERS),
+)  # fmt: skip
+def test_trained_merged_and_adapted_agree(tmp_path_factory, drawn, rank, alpha, root, optimizer):
     pytest.importorskip("onnxruntime")
     folder = tmp_path_factory.mktemp("lora")
     content, batch = drawn
     (folder / "m.onnx").write_bytes(content)
     before = gt.load(folder / "m.onnx")
-    training = adapted(folder / "m.onnx", lora=rank, lora_alpha=alpha, optimizer=optimizer)
+    how = {"lora": rank, "lora_alpha": alpha, "rslora": root, "optimizer": optimizer}
+    training = adapted(folder / "m.onnx", **how)
     feeds = with_labels(training, batch, gt.run(before, batch))
     feeds["lr"] = np.array(0.05, np.float32)
     with gt.Session(training) as session:
@@ -237,3 +240,11 @@ def test_a_configuration_has_the_same_options(run, tmp_path):
     for line in ("lora = 0", "lora = true", "lora-alpha = 0", 'lora-alpha = "x"'):
         (tmp_path / "gradtool.toml").write_text(f'[[case]]\nmodel = "m.onnx"\n{line}\n')
         assert run("check", "--list").code == 2
+
+
+@pytest.mark.parametrize(
+    ("rank", "alpha", "root", "scale"),
+    [(4, None, False, 1), (4, 6, False, 1.5), (4, 6, True, 3), (4, None, True, 2)],
+)
+def test_the_scale_is_alpha_over_the_rank_or_its_root(rank, alpha, root, scale):
+    assert Lora(rank, alpha=alpha, stabilized=root).scale == scale
