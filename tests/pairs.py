@@ -213,12 +213,13 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
 
 # Nobody sees whether they do something here: no file is in the way of --force, nothing is quantised
 # and little computed again, a search has one answer, checks find nothing wrong, times are not
-# compared, the scale of adapters has no size, the networks have no convolution, and a constant of
-# other numbers takes as many bytes.
+# compared, the scale of adapters has no size, the networks have no convolution and few classes, and
+# a constant of other numbers takes as many bytes.
 UNSEEN = frozenset({
     "force", "time_limit", "prove", "seed", "jobs", "no_cache", "repeat", "check_nan",
     "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
     "fail_on", "opset", "ste", "barrier", "lora_alpha", "rslora", "exact_conv",
+    "fuse_loss",
     "model", "values",
 })  # fmt: skip
 

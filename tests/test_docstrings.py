@@ -177,7 +177,8 @@ def attributes(kind: type) -> list[str]:
     if is_dataclass(kind):
         names = [each.name for each in fields(kind)]
     else:
-        names = re.findall(r"\bself\.(\w+) = ", inspect.getsource(kind.__init__))
+        source = inspect.getsource(kind.__init__) if "__init__" in vars(kind) else ""
+        names = re.findall(r"\bself\.(\w+) = ", source)
     return [name for name in names if not name.startswith("_")]
 
 

@@ -91,7 +91,7 @@ class GradOptions:
     rslora: bool = option(
         "flag", False, "Scale adapters by alpha over the root of their rank, not over the rank.",
         needs="lora", group=_LEARNS,
-        doc="adapters are scaled by alpha over the root of the rank (arXiv:2312.03732).")  # fmt: skip
+        doc="adapters are scaled by alpha over the root of the rank.")  # fmt: skip
     fuse_attention: bool = option(
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.", group=_LOSS,
