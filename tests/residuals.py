@@ -60,7 +60,9 @@ def _formal(case: Case, inputs: int, outputs: int) -> list[str]:
     """The names that the standard gives the inputs and outputs of an operator."""
     domain, op = split_name(case.op)
     if domain == DOMAIN:
-        names = list(inspect.signature(composites()[op].body).parameters)[1:]
+        _, *takes = inspect.signature(composites()[op].body).parameters.values()
+        names = [each.name for each in takes if each.kind is each.POSITIONAL_OR_KEYWORD]
+        names += [each.name for each in takes if each.kind is each.VAR_POSITIONAL] * inputs
         return names[:inputs] + [f"output {i}" for i in range(outputs)]
     try:
         schema = onnx.defs.get_schema(op, case.opset, domain)

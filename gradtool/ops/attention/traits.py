@@ -8,7 +8,7 @@ traits("ai.gradtool::FusedAttentionGrad", recompute="product")
 traits(
     "ai.gradtool::FusedAttention",
     recompute="product",
-    residuals="k, masks, output 1, q, scale, v",
+    residuals="k, masks, output 1, q, v",
 )
 traits(
     "Attention",

@@ -124,7 +124,7 @@ def _backward_room(
     room = _room(n, made, spare)
     for i, (x, _, turned, _) in enumerate(made):
         rows, block = (Spec((count * x.shape[1],), n.dtype) for count in (n.rows, n.size))
-        if 3 * i in of:
+        if 3 * i in of and n.size < n.classes:
             room[f"part{i}"] = rows
         if 3 * i in of and x.dtype != n.dtype:
             room[f"dx{i}"] = rows

@@ -53,7 +53,8 @@ class Coded:
         """Workspace of `decode`: numbers of `dtype`, codes, zero points, what groups choose."""
         rows, wide = self.at_once
         count = rows * wide * self.block_size
-        needed = [Spec((count,), dtype), Spec((count,), BYTE)]
+        by_column = self.groups is not None and self.zero is not None and self.zero.dtype == BYTE
+        needed = [Spec((count,), dtype), Spec((count if self.bits < 8 or by_column else 0,), BYTE)]
         if self.zero is not None and self.zero.dtype == BYTE and self.bits < 8:
             needed.append(Spec((rows * self.zero.shape[1] * (8 // self.bits),), BYTE))
         if self.groups is not None:
