@@ -189,6 +189,7 @@ def worst(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[float, s
 
 
 def main() -> None:
+    """Build each decoder, and print how far its gradients are from transformers'."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", default=[])

@@ -80,6 +80,7 @@ def timed(*command: object, folder: Path) -> tuple[str, list[float]]:
 
 
 def main() -> None:
+    """Print the times of a step in Python and in Node, and their ratios."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("model", nargs="?", default=SAMPLES / "transformer.onnx")
     arguments.add_argument("batch", nargs="?", default=SAMPLES / "transformer.npz")

@@ -107,8 +107,7 @@ class TrainingGraph:
 def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
     """Differentiate a model, which is left as it is unless it is our `own`.
 
-    A training graph is differentiated again: its gradients are values like any other, and stay
-    outputs.
+    A training graph is differentiated again: its gradients are values like any other.
 
     Raises:
         UsageError: a name or a loss that does not exist.
