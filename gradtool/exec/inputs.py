@@ -13,10 +13,8 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.exec import available_memory
 from gradtool.exec.feeds import buffers, defaults, inputs_of, require_tensor
-from gradtool.graph import constants
 from gradtool.graph.specs import spec_of
 from gradtool.io import npy
-from gradtool.operators.losses import NO_CLASS
 
 BLOCK = 2**13  # numbers drawn at once
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -159,8 +157,5 @@ def is_raised(node: ir.Node, slot: int) -> bool:
 
 
 def _passes(node: ir.Node, slot: int) -> bool:
-    """Whether a node hands on the integers of an input; a loss replaces some of its labels."""
-    if node.op_type == "Where":
-        instead = constants.array(node.inputs[1])
-        return slot == 2 and instead is not None and bool((instead == NO_CLASS).all())
+    """Whether a node hands on the integers of an input."""
     return slot == 0 and node.op_type in _SAME_VALUES

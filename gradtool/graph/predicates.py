@@ -56,3 +56,14 @@ def has_sizes(shape: ir.Shape | None, sizes: ir.Shape | None) -> bool:
     pairs = zip(shape.dims, sizes.dims, strict=False)
     same = all(a is b or (isinstance(a, int) and a == b) for a, b in pairs)
     return same and len(shape) == len(sizes)
+
+
+def made_by(op_type: str, value: ir.Value | None) -> ir.Node | None:
+    """The producer of a value, if it is of this standard operator."""
+    node = value.producer() if value is not None else None
+    return node if node is not None and op_of(node) == op_type else None
+
+
+def op_of(node: ir.Node) -> str:
+    """The name of a standard operator, else nothing."""
+    return node.op_type if node.domain in ("", "ai.onnx") else ""

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from gradtool import plugins
-from gradtool.ops.loss.body import label_weights, refused_below_zero
+from gradtool.ops.loss.body import label_weights
 
 LEAST = 1e-30  # a probability whose reciprocal float32 holds
 Formula = Callable[..., Any]
@@ -172,13 +172,10 @@ def _weighed(op: Any, logs: Any, weight: Any, axis: int) -> Any:
 
 
 def told_apart(op: Any, labels: Any, ignore: int | None) -> tuple[Any, int]:
-    """Class labels from 0 on, and the ignored one.
-
-    Labels below 0 are ignored as one where nobody says which; else any other is refused.
-    """
+    """Class labels, and the ignored one: all below 0, as one, where nobody says which."""
     if ignore is None:
         return op.Max(labels, op.constant(-1, labels.dtype)), -1
-    return refused_below_zero(op, labels, ignore), ignore
+    return labels, ignore
 
 
 @loss("mse", labels="like", said="mean squared error")

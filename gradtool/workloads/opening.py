@@ -20,6 +20,7 @@ from gradtool.graph.predicates import is_used
 from gradtool.graph.prune import mark_spare, prune
 from gradtool.io.definitions import expand_definitions
 from gradtool.io.read import Held
+from gradtool.operators.losses import OF_CLASSES
 from gradtool.operators.recurrence import GATES
 from gradtool.ops import gradients, kernels
 from gradtool.ops.composites.calls import is_inlined
@@ -167,6 +168,11 @@ def _fold(model: ir.Model) -> bool:
         from gradtool.passes.ort_allocator.strip_barriers import strip_barriers
 
         strip_barriers(model)
+    if any(node.op_type in OF_CLASSES for node in walk.nodes(model.graph)):
+        from gradtool.passes.refuse_labels import accept_labels
+
+        if accept_labels(model):
+            prune(model, spare=False)
     expand_definitions(model, _has_kernel)
     while is_inlined(model):  # a body may be known only once those before it are calls again
         from gradtool.ops.composites.outline import outline

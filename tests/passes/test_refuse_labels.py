@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import onnx
 import pytest
 from conftest import sampled
 from graphs import floats, parse
@@ -17,21 +18,25 @@ BETWEEN = {
     "a column": ("b, 1", "a = Constant <value_ints = [1]> () t = Squeeze (l, a)"),
     "a cast": ("b", "t = Cast <to = 7> (l)"),
 }
-DRAWN = itertools.product(LOSSES, [None, -100, -1, 2], BETWEEN, ["int64", "int32"])
+DRAWN = list(itertools.product(LOSSES, [None, -100, -1, 2], BETWEEN, ["int64", "int32"]))
 
 
-@pytest.mark.parametrize(("loss", "ignored", "between", "kind"), sampled(DRAWN))
-def test_no_label_counts_from_the_last_class(loss, ignored, between, kind, tmp_path):
-    ort = pytest.importorskip("onnxruntime")
+def _model(loss, ignored, between, kind):
     sizes, nodes = BETWEEN[between]
     more = "" if ignored is None else f", ignore_index = {ignored}"
-    model = parse(
+    return parse(
         f"g (float[b, 3] x, float[3, 4] w, {kind}[{sizes}] l) => (float loss) {{"
         f" r = MatMul (x, w) s = {LOSSES[loss]} {nodes}"
         f' loss = {loss} <reduction = "mean"{more}> (s, t) }}',
         "w",
     )
-    path, _ = gt.save(gt.grad(model), tmp_path / "step.onnx")
+
+
+@pytest.mark.parametrize(("loss", "ignored", "between", "kind"), sampled(DRAWN))
+def test_no_label_counts_from_the_last_class(loss, ignored, between, kind, tmp_path):
+    ort = pytest.importorskip("onnxruntime")
+    sizes, _ = BETWEEN[between]
+    path, _ = gt.save(gt.grad(_model(loss, ignored, between, kind)), tmp_path / "step.onnx")
     options = ort.SessionOptions()
     options.log_severity_level = 4
     session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -47,3 +52,26 @@ def test_no_label_counts_from_the_last_class(loss, ignored, between, kind, tmp_p
             step(0, 1, 2, label)
     if ignored is not None:
         assert np.isfinite(step(0, 1, 3, ignored))
+
+
+@pytest.mark.parametrize(("loss", "ignored", "between", "kind"), sampled(DRAWN, 4))
+def test_loading_takes_the_guards_out(loss, ignored, between, kind, tmp_path):
+    training = gt.grad(_model(loss, ignored, between, kind))
+    path, _ = gt.save(training, tmp_path / "step.onnx")
+    again = gt.load(path)
+    assert [n.op_type for n in again.graph] == [n.op_type for n in training.model.graph]
+    feeds = {"x": floats(4, 3), "l": np.array([0, 1, 2, -3]).astype(kind)}
+    feeds["l"] = feeds["l"].reshape([-1] + [1] * BETWEEN[between][0].count(","))
+    with pytest.raises(gt.GradtoolError, match="a label is not one of"):
+        gt.run(again, feeds)
+
+
+def test_a_guard_of_another_label_stays(tmp_path):
+    path, _ = gt.save(
+        gt.grad(_model("SoftmaxCrossEntropyLoss", -1, "nothing", "int64")), tmp_path / "s"
+    )
+    model = onnx.load(path)
+    (loss,) = (n for n in model.graph.node if n.op_type == "SoftmaxCrossEntropyLoss")
+    (attribute,) = (a for a in loss.attribute if a.name == "ignore_index")
+    attribute.i = -2
+    assert "Less" in {n.op_type for n in gt.load(model).graph}

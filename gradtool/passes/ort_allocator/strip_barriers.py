@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from gradtool.graph import walk
 from gradtool.graph.metadata import BARRIER, notes
-from gradtool.graph.predicates import SIZES
+from gradtool.graph.predicates import SIZES, made_by, op_of
 from gradtool.graph.prune import detach
 
 
@@ -47,16 +47,16 @@ def _passes(node: ir.Node) -> bool:
     if node.outputs[0].is_graph_output() or len(node.inputs) != 2:
         return False
     value, other = node.inputs
-    if _op(node) == "Reshape":
-        total = _made_by("Add", other)
+    if op_of(node) == "Reshape":
+        total = made_by("Add", other)
         size, other = total.inputs if total is not None else (None, None)
-        asked = _made_by("Shape", size)
+        asked = made_by("Shape", size)
         if value is None or asked is None or asked.attributes or asked.inputs[0] is not value:
             return False
-    elif _op(node) != "Add" or value is None or value.dtype not in SIZES or _is_part(value):
+    elif op_of(node) != "Add" or value is None or value.dtype not in SIZES or _is_part(value):
         return False
-    cast = _made_by("Cast", other)
-    product = _made_by("Mul", other if cast is None else cast.inputs[0])
+    cast = made_by("Cast", other)
+    product = made_by("Mul", other if cast is None else cast.inputs[0])
     return product is not None and _is_zero(product)
 
 
@@ -69,7 +69,7 @@ def _is_part(value: ir.Value) -> bool:
 def _is_zero(product: ir.Node) -> bool:
     """Whether a product is of a full sum, a scalar, and the scalar 0."""
     some, none = product.inputs
-    total = _made_by("ReduceSum", some)
+    total = made_by("ReduceSum", some)
     if total is None or len(total.inputs) != 1 or none is None or none.is_graph_input():
         return False
     attributes = {name: attr.value for name, attr in total.attributes.items()}
@@ -77,13 +77,3 @@ def _is_zero(product: ir.Node) -> bool:
     if attributes != {"keepdims": 0} or tensor is None or getattr(tensor, "absent", False):
         return False
     return tensor.dtype == ir.DataType.INT64 and tensor.shape == () and not tensor.numpy().any()
-
-
-def _made_by(op_type: str, value: ir.Value | None) -> ir.Node | None:
-    """The producer of a value, if it is of this standard operator."""
-    node = value.producer() if value is not None else None
-    return node if node is not None and _op(node) == op_type else None
-
-
-def _op(node: ir.Node) -> str:
-    return node.op_type if node.domain in ("", "ai.onnx") else ""
