@@ -103,13 +103,20 @@ def lines(name: str, figures: Figures) -> Iterator[str]:
 
 
 def worse(figures: Figures, before: Figures) -> Iterator[str]:
-    """What has become worse by more than half a point: a peak, or work."""
+    """What has become worse by more than half a point: a peak, or work.
+
+    Peaks are in % of what keeping everything took in the earlier file.  Where that was more, work
+    within a share of it is not comparable.
+    """
+    kept = (figures.get("keep MiB") or 1) / (before.get("keep MiB") or 1)
     for figure, value in figures.items():
         old = before.get(figure)
-        if not figure.startswith(("peak", "work")) or old is None:
+        if not figure.startswith(("peak", "work")[: 2 if kept > 0.99 else 1]) or old is None:
             continue
-        if value is None or value > old + WORSE:
-            yield f"{figure}: {old:.2f} before, {'none' if value is None else f'{value:.2f}'} now"
+        scale = kept if figure.startswith("peak") else 1
+        now = None if value is None else scale * value
+        if now is None or now > old + WORSE:
+            yield f"{figure}: {old:.2f} before, {'none' if now is None else f'{now:.2f}'} now"
 
 
 def main() -> int:
