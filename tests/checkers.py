@@ -319,10 +319,10 @@ def check_memory(op: str, inputs: list[Any], outputs: list[Spec], **attributes: 
     out = [np.empty(s.shape, s.dtype) for s in outputs]
     work = [np.empty(s.shape, s.dtype) for s in found.workspace(specs, outputs, attributes)]
     with np.errstate(all="ignore"):
-        found.function(np, *inputs, out=out, work=work, **attributes)
+        found.function(np, *inputs, **found.buffers(out, work), **attributes)
         tracemalloc.start()
         try:
-            found.function(np, *inputs, out=out, work=work, **attributes)
+            found.function(np, *inputs, **found.buffers(out, work), **attributes)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -356,6 +356,6 @@ def _check_slot(entry: registry.Kernel, slot: int, node: ir.Node, known: Feeds) 
     wanted = [None if o is None else spec_of(o) for o in out]
     work = [np.empty(s.shape, s.dtype) for s in entry.workspace(specs, wanted, given)]
     out[0] = place
-    entry.function(np, *inputs, out=out, work=work, **given)
+    entry.function(np, *inputs, **entry.buffers(out, work), **given)
     name = f"{entry.name} over input {slot}"
     np.testing.assert_array_equal(out[0], known[node.outputs[0].name], err_msg=name)

@@ -146,11 +146,7 @@ class Bindings:
     """
 
     def __init__(
-        self,
-        store: Store,
-        most: int = 0,
-        shared: Collection[str] = (),
-        parts: Parts = NO_PARTS,
+        self, store: Store, most: int = 0, shared: Collection[str] = (), parts: Parts = NO_PARTS
     ) -> None:
         self._store = store
         self._shared, self._parts = frozenset(shared), parts

@@ -71,12 +71,7 @@ class DynamicRegion:
         self.bytes += more
 
     def _results(
-        self,
-        xp: Any,
-        step: Step,
-        kernel: Kernel,
-        inputs: Sequence[Any],
-        out: Sequence[Spec | None],
+        self, xp: Any, step: Step, kernel: Kernel, inputs: Sequence[Any], out: Sequence[Spec | None]
     ) -> Sequence[Any]:
         """Outputs of a kernel."""
         if kernel.chooses:

@@ -267,9 +267,8 @@ class Executor:
             return partial(_on_host, self.device, found, inputs, out, dict(step.attributes))
         if found.allocating:
             return partial(_adapted, self.device.xp, found, inputs, out, dict(step.attributes))
-        work = self._workspace(index, step)
-        attributes = dict(step.attributes)
-        fixed = partial(found.function, self.device.xp, out=out, work=work, **attributes)
+        buffers = found.buffers(out, self._workspace(index, step))
+        fixed = partial(found.function, self.device.xp, **buffers, **step.attributes)
         if any(callable(i) for i in inputs):
             return partial(_fetch_then_call, fixed, inputs)
         return partial(fixed, *inputs)

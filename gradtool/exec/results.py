@@ -78,11 +78,7 @@ def counted(result: Result) -> str:
 
 
 def result_of(
-    executor: Executor,
-    seconds: float,
-    measurement: Measurement | None = None,
-    *,
-    copy: bool = True,
+    executor: Executor, seconds: float, measurement: Measurement | None = None, *, copy: bool = True
 ) -> Result:
     """All that an executor's last step computed."""
     loss = executor.program.loss

@@ -51,11 +51,7 @@ _COMPOSITES = Registry[Composite]("composites", "body", "gradient", function="bo
 
 
 def composite(
-    name: str,
-    *,
-    like: int | tuple[int, ...] = 0,
-    shapes: Shapes | None = None,
-    outputs: int = 1,
+    name: str, *, like: int | tuple[int, ...] = 0, shapes: Shapes | None = None, outputs: int = 1
 ) -> Callable[[B], B]:
     """Register the decorated function as the body of composite `name`.
 

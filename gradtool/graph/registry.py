@@ -45,11 +45,7 @@ class Registry(Generic[Entry]):
     """
 
     def __init__(
-        self,
-        name: str,
-        *parts: str,
-        function: str = "",
-        group: str | None = None,
+        self, name: str, *parts: str, function: str = "", group: str | None = None
     ) -> None:
         self.name, self._parts, self._function, self._group = name, parts, function, group
         self._entries: dict[Key, list[Entry]] = {}

@@ -34,6 +34,7 @@ from gradtool.graph.families import split_name
 from gradtool.graph.registry import Registry
 from gradtool.graph.specs import Spec
 from gradtool.ops import traits
+from gradtool.ops.shared.declarations import ask
 from gradtool.ops.shared.element_counts import made
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def each(table: Mapping[str, int]) -> None:
 
 def _each(name: str, operations: int) -> None:
     @cost(name)
-    def formula(*_: Any, out: Sequence[Any], **__: Any) -> int:
+    def formula(*, out: Sequence[Any]) -> int:
         return operations * made(out)
 
 
@@ -154,7 +155,7 @@ def flops(
     if found is None:
         return None
     try:
-        counted = found.formula(*inputs, out=tuple(outputs), **attributes)
+        counted: int | None = ask(found.formula, inputs, outputs, attributes)
     except KeyError:
         return None
     return None if counted is None else max(counted, 0)  # attributes may be negative

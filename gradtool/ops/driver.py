@@ -102,10 +102,7 @@ def active(
 
 
 def _open_composites(
-    op: Builder,
-    wrt: Iterable[ir.Value],
-    cotangents: Iterable[ir.Value],
-    cut: frozenset[ir.Value],
+    op: Builder, wrt: Iterable[ir.Value], cotangents: Iterable[ir.Value], cut: frozenset[ir.Value]
 ) -> dict[ir.Value, ir.Value]:
     """Replace the composites without a rule; by value that left, the one in its place."""
     calls = [

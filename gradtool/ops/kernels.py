@@ -3,7 +3,7 @@
 A kernel is `function(xp, *inputs, out, work, **attributes)`: the ONNX signature, plus where to
 write.  `out` is one array per output of the operator (None where it is not wanted, which may be
 any of them and changes no bit of the others), `work` one array per `Spec` that its `work`
-declaration returned.  It allocates nothing of size itself.
+declaration returned; one without workspace may leave it out.  It allocates nothing of size itself.
 
 A kernel without an `out` parameter is in the simple style: it returns its result, which is copied
 to the planned place.  The copy and the temporaries are declared (`temporaries`) and counted.
@@ -21,6 +21,7 @@ from gradtool import plugins
 from gradtool.graph.families import full_name, split_name
 from gradtool.graph.registry import Registry
 from gradtool.graph.specs import Spec
+from gradtool.ops.shared.declarations import ask
 from gradtool.ops.shared.types import Specs
 
 Window = tuple[int, tuple[int, ...]]
@@ -30,7 +31,7 @@ F = TypeVar("F", bound=Function)
 
 @dataclass(frozen=True)
 class Kernel:
-    """A registered kernel and its declarations.
+    """A registered kernel and its declarations, which name what they read (`declarations.ask`).
 
     `may_inplace` lists inputs whose storage output 0 may take over, if nobody reads them later and
     shape and type agree.  `over` has by output an input that holds an old value, over which this
@@ -70,9 +71,17 @@ class Kernel:
         return full_name(self.domain, self.op)
 
     @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(inspect.signature(self.function).parameters)
+
+    @property
     def allocating(self) -> bool:
         """Whether the function returns its result instead of writing it."""
-        return "out" not in inspect.signature(self.function).parameters
+        return "out" not in self._names
+
+    def buffers(self, out: Sequence[Any], work: Sequence[Any]) -> dict[str, Sequence[Any]]:
+        """The keywords of a call that writes into `out`; `work` where the function has it."""
+        return {"out": out, "work": work} if "work" in self._names else {"out": out}
 
     @property
     def chooses(self) -> bool:
@@ -90,7 +99,8 @@ class Kernel:
         if self.view is None:
             return None
         first, *others = inputs
-        return self.view(first, strides, *others, out=tuple(out), **attributes)
+        found: Sequence[Window] | None = ask(self.view, (first, strides, *others), out, attributes)
+        return found
 
     def workspace(
         self, inputs: Sequence[Any], out: Sequence[Spec | None], attributes: Mapping[str, Any]
@@ -99,7 +109,7 @@ class Kernel:
 
         `inputs` are specs, or numpy arrays for the `host` inputs that are constant.
         """
-        return tuple(self.work(*inputs, out=tuple(out), **attributes)) if self.work else ()
+        return tuple(ask(self.work, inputs, out, attributes)) if self.work else ()
 
     def scratch_bytes(
         self, inputs: Sequence[Any], out: Sequence[Spec | None], attributes: Mapping[str, Any]
@@ -109,9 +119,9 @@ class Kernel:
         In the simple style these are the results and the temporaries, else the temporaries.
         """
         returned = sum(spec.bytes for spec in out if spec is not None) if self.allocating else 0
-        if self.temporaries is None:
-            return returned
-        return returned + self.temporaries(*inputs, out=tuple(out), **attributes)
+        if self.temporaries is not None:
+            returned += ask(self.temporaries, inputs, out, attributes)
+        return returned
 
 
 KERNELS = Registry[Kernel]("kernels", "kernel", function="function", group=plugins.KERNELS)

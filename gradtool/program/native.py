@@ -17,6 +17,7 @@ from gradtool.graph.specs import Spec, is_contiguous
 from gradtool.operators import kernel_sets
 from gradtool.ops import kernels, native
 from gradtool.ops.native import EXACT, Native
+from gradtool.ops.shared.declarations import ask
 from gradtool.ops.shared.image_layouts import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
@@ -87,7 +88,7 @@ def _with_workspaces(program: Program) -> Program:
 def workspace(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...]:
     """The workspace of a native kernel, its `work`."""
     inputs, out = _specs(program, step)
-    return tuple(kernel.work(*inputs, out=out, **step.attributes))
+    return tuple(ask(kernel.work, inputs, out, step.attributes))
 
 
 def renewed(program: Program, step: Step) -> Step | None:
@@ -98,11 +99,9 @@ def renewed(program: Program, step: Step) -> Step | None:
     kernel = native.find(*split_name(step.op), step.version)
     assert kernel is not None  # noqa: S101 - see `natively`
     inputs, out = _specs(program, step)
-    if not kernel.fits(*inputs, out=out, **step.attributes):
+    if not ask(kernel.fits, inputs, out, step.attributes):
         return None
-    return dataclasses.replace(
-        step, workspace=tuple(kernel.work(*inputs, out=out, **step.attributes))
-    )
+    return dataclasses.replace(step, workspace=workspace(program, step, kernel))
 
 
 Provider = Literal["numpy", "native", "cupy"]
@@ -127,7 +126,7 @@ def choices(program: Program) -> Iterator[Choice]:
             kernel = native.find(*split_name(step.op), step.version)
             assert kernel is not None  # noqa: S101 - see `natively`
             inputs, out = _specs(program, step)
-            method, why = kernel.method(*inputs, out=out, **step.attributes), "it fits"
+            method, why = ask(kernel.method, inputs, out, step.attributes), "it fits"
         else:
             why = _fitting(program, step)[1] or f"it fits, but {others} is asked for"
         touched = [program.values[v] for v in (*step.reads, *step.writes)]
@@ -148,7 +147,7 @@ def _fitting(program: Program, step: Step) -> tuple[Native | None, str]:
     if not kernel.strided and not all(_lies_in_rows(program, v) for v in step.reads):
         return None, "it reads a view whose elements lie apart"
     inputs, out = _specs(program, step)
-    if not kernel.fits(*inputs, out=out, **step.attributes):
+    if not ask(kernel.fits, inputs, out, step.attributes):
         return None, "types, sizes or attributes are not those of the library"
     return kernel, ""
 

@@ -134,7 +134,7 @@ class Call:
         work = [_dirty(s) for s in self.kernel.workspace(specs, wanted, self.attributes)]
         tracemalloc.start()
         try:
-            self.kernel.function(np, *given, out=out, work=work, **self.attributes)
+            self.kernel.function(np, *given, **self.kernel.buffers(out, work), **self.attributes)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

@@ -143,7 +143,7 @@ class Call:
             ]
             out = [None if s is None else np.zeros(s.shape, s.dtype) for s in wanted]
             given = [np.array(a) if isinstance(a, np.ndarray) else a for a in self.inputs]
-            self.kernel.function(np, *given, out=out, work=work, **self.attributes)
+            self.kernel.function(np, *given, **self.kernel.buffers(out, work), **self.attributes)
             start = 0
             for bytes_ in raw:
                 changed = np.flatnonzero(bytes_ != pattern)

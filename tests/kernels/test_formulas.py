@@ -34,7 +34,7 @@ def run(kernel, inputs, out, attributes):
     needed = kernel.workspace(specs, [Spec(out.shape, out.dtype)], attributes)
     work = [np.full(each.shape, 1, each.dtype) for each in needed]
     with np.errstate(all="ignore"):
-        kernel.function(np, *inputs, out=[out], work=work, **attributes)
+        kernel.function(np, *inputs, **kernel.buffers([out], work), **attributes)
     return out
 
 

@@ -39,7 +39,7 @@ def call(name, update, inputs, options, wanted, over):
     specs = [None if i is None else Spec(i.shape, i.dtype) for i in inputs]
     made = [None if o is None else Spec(o.shape, o.dtype) for o in out]
     work = [np.full(s.shape, np.nan, s.dtype) for s in kernel.workspace(specs, made, options)]
-    kernel.function(np, *given, out=out, work=work, **options)
+    kernel.function(np, *given, **kernel.buffers(out, work), **options)
     return out
 
 

@@ -22,6 +22,7 @@ from gradtool.exec.parameters import parameters_of
 from gradtool.graph.families import FAMILIES, split_name
 from gradtool.graph.specs import Spec
 from gradtool.ops.native import NATIVE, find
+from gradtool.ops.shared.declarations import ask
 from gradtool.ops.shared.image_layouts import Laid
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.declared import operand
@@ -162,7 +163,7 @@ def check_fewer_outputs(executor, step):
             step, outputs=tuple(v if i in kept else None for i, v in enumerate(step.outputs))
         )
         specs, out = _specs(executor.program, fewer)
-        assert kernel.fits(*specs, out=out, **step.attributes), (step.op, kept)
+        assert ask(kernel.fits, specs, out, step.attributes), (step.op, kept)
         fewer = replace(fewer, workspace=workspace(executor.program, fewer, kernel))
         found = bits(executor, fewer, kernel, None)
         assert [found[slot] for slot in kept] == [whole[slot] for slot in kept], (step.op, kept)
@@ -194,9 +195,9 @@ def executor_results(executor, step, found, last):
         [None if v is None else spec(v, array) for v, array in zip(vs, arrays, strict=True)]
         for vs, arrays in ((step.inputs, inputs), (step.outputs, out))
     )
-    if not found.fits(*specs, out=wanted, **step.attributes):
+    if not ask(found.fits, specs, wanted, step.attributes):
         return None
-    rooms = [Guarded(s.shape) for s in found.work(*specs, out=wanted, **step.attributes)]
+    rooms = [Guarded(s.shape) for s in ask(found.work, specs, wanted, step.attributes)]
     for array in out:
         if array is not None:
             array.fill(1)

@@ -186,12 +186,12 @@ def test_results_may_take_the_place_of_inputs(op, shapes, count, given, dtype):
     specs = [None if i is None else spec(*i.shape, dtype=dtype) for i in inputs]
     work = [np.empty(s.shape, s.dtype) for s in kernel.workspace(specs, outs, given)]
     apart = [np.empty(s.shape, s.dtype) for s in outs]
-    kernel.function(np, *inputs, out=apart, work=work, **given)
+    kernel.function(np, *inputs, **kernel.buffers(apart, work), **given)
 
     for slot in kernel.may_inplace:
         own = [i if i is None else i.copy() for i in inputs]
         shared = [own[slot], *(np.empty_like(a) for a in apart[1:])]
-        kernel.function(np, *own, out=shared, work=work, **given)
+        kernel.function(np, *own, **kernel.buffers(shared, work), **given)
 
         for first, second in zip(apart, shared, strict=True):
             np.testing.assert_array_equal(first, second)

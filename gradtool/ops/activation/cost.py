@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.ops.costs import cost, each
-from gradtool.ops.shared.element_counts import Results, Shaped, size
+from gradtool.ops.shared.element_counts import Shaped, size
 
 each(
     {
@@ -20,11 +20,8 @@ each(
 
 
 @cost("Dropout")
-def dropout(
-    x: Shaped, _ratio: Any = None, training: Any = None, *, out: Results, **_: Any
-) -> int | None:
+def dropout(x: Shaped, _ratio: Any = None, training: Any = None) -> int | None:
     """A draw, a comparison and a scaling in training, else a copy."""
-    del out
     if training is None:
         return 0
     if not isinstance(training, np.ndarray):

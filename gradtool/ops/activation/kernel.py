@@ -9,11 +9,11 @@ from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.blocks import pointwise
 from gradtool.ops.shared.select import drop
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 
 @kernel("Relu", may_inplace=(0,), strided=True)
-def relu(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
+def relu(xp: Any, x: Array, *, out: Arrays) -> None:
     """`max(x, 0)`; numpy's `maximum` of a number is slow, its `clip` isn't."""
     if x.dtype.kind in "iu":
         xp.maximum(x, 0, out=out[0])
@@ -35,7 +35,7 @@ def hard_swish_grad(
     xp.multiply(xp.add(s, t, out=s), dy, out=out)
 
 
-def _hardmax_bytes(x: Spec, *, out: Specs, axis: int = -1) -> int:
+def _hardmax_bytes(x: Spec, *, axis: int = -1) -> int:
     return 5 * 8 * math.prod(x.shape) // max(x.shape[axis], 1)
 
 

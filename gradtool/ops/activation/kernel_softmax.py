@@ -9,7 +9,7 @@ from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.lines import fitted, folded, line_sum, line_work, lines, ones_work
 from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 
 def _shifted(xp: Any, x: Array, out: Array, stat: Array) -> None:
@@ -24,7 +24,7 @@ def _parts(arrays: Arrays, axis: int) -> tuple[list[Array], Iterator[Any]]:
     return [a.reshape(sizes) for a in arrays], lines(*sizes)
 
 
-def _softmax_work(x: Spec, *, out: Specs, axis: int = -1) -> list[Spec]:
+def _softmax_work(x: Spec, *, axis: int = -1) -> list[Spec]:
     narrow = accumulator(x.dtype) != x.dtype
     return [*ones_work(x, axis), *line_work(x, axis, int(narrow), 1)]
 
@@ -44,7 +44,7 @@ def softmax(xp: Any, x: Array, *, out: Arrays, work: Arrays, axis: int = -1) -> 
         xp.divide(e, stat, out=part, casting="unsafe")
 
 
-def _grad_work(y: Spec, dy: Spec, *, out: Specs, axis: int) -> list[Spec]:
+def _grad_work(y: Spec, *, axis: int) -> list[Spec]:
     return [*ones_work(y, axis), *line_work(y, axis, 1, 1)]
 
 
@@ -63,7 +63,7 @@ def softmax_grad(xp: Any, y: Array, dy: Array, *, out: Arrays, work: Arrays, axi
         xp.multiply(t, y[index], out=part, dtype=t.dtype, casting="unsafe")
 
 
-def _log_softmax_work(x: Spec, *, out: Specs, axis: int = -1) -> list[Spec]:
+def _log_softmax_work(x: Spec, *, axis: int = -1) -> list[Spec]:
     narrow = accumulator(x.dtype) != x.dtype
     return [*ones_work(x, axis), *line_work(x, axis, 1 + int(narrow), 1)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gradtool.graph.specs import Spec
 from gradtool.native import softmax as library
@@ -13,7 +12,7 @@ from gradtool.ops.shared.types import Array, Arrays
 SINCE = 13  # softmax is over one axis from here on
 
 
-def _floats(*specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
+def _floats(*specs: Spec | None, out: Sequence[Spec | None]) -> bool:
     return are_floats(*specs, *out) and out[0] is not None and 0 not in out[0].shape
 
 

@@ -209,11 +209,7 @@ def seen_by(n: Shape, mask: tuple[int, ...], rows: int, columns: int) -> int:
 
 
 def backward_room(
-    n: Shape,
-    q: Array | Spec,
-    others: Extras,
-    of: Sequence[int],
-    out: Sequence[Array | Spec | None],
+    n: Shape, q: Array | Spec, others: Extras, of: Sequence[int], out: Sequence[Array | Spec | None]
 ) -> dict[str, Spec]:
     """The buffers of the gradients wanted in `out`."""
     dq, dk, dv, *dmasks = out

@@ -16,25 +16,17 @@ from gradtool.graph.specs import Spec
 from gradtool.ops.control.programs import Body, Bound, aliases, bound, endless, plan_of
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared import runtime_limits as allowance
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 # ------------------------------------------------------------------------------ If
 
 
-def _if_work(
-    condition: Array | Spec,
-    *captured: Spec,
-    out: Sequence[Spec | None],
-    else_branch: Body,
-    then_branch: Body,
-) -> list[Spec]:
+def _if_work(*, else_branch: Body, then_branch: Body) -> list[Spec]:
     size = max(plan_of(else_branch).peak, plan_of(then_branch).peak)
     return [Spec((size,), np.dtype(np.uint8))]
 
 
-def _if_bytes(
-    condition: Array | Spec, *captured: Spec, out: Specs, else_branch: Body, then_branch: Body
-) -> int:
+def _if_bytes(*, else_branch: Body, then_branch: Body) -> int:
     return max(plan_of(else_branch).scratch, plan_of(then_branch).scratch)
 
 
@@ -105,13 +97,11 @@ def _turn_work(body: Body, states: int, outputs: int, inputs: int) -> list[Spec]
     return [*room, Spec((plan_of(body).peak,), np.dtype(np.uint8))]
 
 
-def _loop_work(
-    count: Array, condition: Array, *inputs: Spec, out: Sequence[Spec | None], body: Body
-) -> list[Spec]:
+def _loop_work(*, body: Body) -> list[Spec]:
     return _turn_work(body, body.formal - 2, 1, 2)
 
 
-def _body_bytes(*inputs: Spec | Array, out: Specs, body: Body, **attributes: Any) -> int:
+def _body_bytes(*, body: Body) -> int:
     return plan_of(body).scratch
 
 
@@ -183,9 +173,7 @@ def loop(
 # ---------------------------------------------------------------------------- Scan
 
 
-def _scan_work(
-    *inputs: Spec, out: Sequence[Spec | None], body: Body, num_scan_inputs: int, **attributes: Any
-) -> list[Spec]:
+def _scan_work(*, body: Body, num_scan_inputs: int) -> list[Spec]:
     return _turn_work(body, body.formal - num_scan_inputs, 0, 0)
 
 

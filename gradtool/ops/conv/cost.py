@@ -16,22 +16,19 @@ def conv(_: Shaped, w: Shaped, bias: Shaped | None = None, *, out: Results, **__
 
 
 @cost("ConvTranspose")
-def conv_transpose(
-    x: Shaped, w: Shaped, bias: Shaped | None = None, *, out: Results, **_: Any
-) -> int:
+def conv_transpose(x: Shaped, w: Shaped, bias: Shaped | None = None, *, out: Results) -> int:
     """Each element of x is multiplied by `w[c, M/G, *kernel]` and added, then the bias is."""
     return 2 * size(x) * math.prod(w.shape[1:]) + (made(out) if bias is not None else 0)
 
 
 @cost("ai.gradtool::ConvGradInput")
-def conv_grad_input(dy: Shaped, w: Shaped, _: Any, *, out: Results, **__: Any) -> int:
+def conv_grad_input(dy: Shaped, w: Shaped) -> int:
     """The transposed convolution of dy by w."""
-    del out
     return 2 * size(dy) * math.prod(w.shape[1:])
 
 
 @cost("ai.gradtool::ConvGradWeight")
-def conv_grad_weight(_: Shaped, dy: Shaped, *, out: Results, **__: Any) -> int:
+def conv_grad_weight(_: Shaped, dy: Shaped, *, out: Results) -> int:
     """`dw[M, C/G, *kernel] = Σ x · dy`: as many multiplications as the forward pass."""
     return 2 * size(dy) * math.prod(result(out).shape[1:])
 
@@ -39,7 +36,7 @@ def conv_grad_weight(_: Shaped, dy: Shaped, *, out: Results, **__: Any) -> int:
 @cost("DeformConv")
 def deform_conv(
     x: Shaped, w: Shaped, offset: Shaped, bias: Shaped | None = None, mask: Shaped | None = None, *,
-    out: Results, **_: Any,
+    out: Results,
 ) -> int:  # fmt: skip
     """Columns interpolated between 2ʳ elements, times the mask, then a product of matrices.
 

@@ -64,9 +64,7 @@ def conv(
     method.forward(xp, sizes, x, w, bias, out[0], work)
 
 
-def _transposed_work(
-    x: Spec, w: Spec, bias: Spec | None = None, *, out: Specs, **attributes: Any
-) -> list[Spec]:
+def _transposed_work(x: Spec, w: Spec, *, out: Specs, **attributes: Any) -> list[Spec]:
     return _workspace(transposed(x, w, out[0], attributes))
 
 
@@ -89,20 +87,13 @@ def conv_transpose(
         xp.add(out[0], bias.reshape(-1, *(1,) * sizes.window.rank), out=out[0])
 
 
-def _input_work(dy: Spec, w: Spec, sizes: Array, *, out: Specs, **attributes: Any) -> list[Spec]:
+def _input_work(dy: Spec, w: Spec, *, out: Specs, **attributes: Any) -> list[Spec]:
     return _workspace(convolution(out[0], w, dy, attributes))
 
 
 @kernel("ai.gradtool::ConvGradInput", host=(2,), work=_input_work)
 def conv_grad_input(
-    xp: Any,
-    dy: Array,
-    w: Array,
-    _: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
+    xp: Any, dy: Array, w: Array, _: Array, *, out: Arrays, work: Arrays, **attributes: Any
 ) -> None:
     """The gradient of a convolution by its input, whose sizes are the third operand."""
     sizes = convolution(out[0], w, dy, attributes)

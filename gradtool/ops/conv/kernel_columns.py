@@ -108,13 +108,7 @@ def plain(conv: Convolution) -> bool:
 
 
 def forward(
-    xp: Any,
-    conv: Convolution,
-    x: Array,
-    w: Array,
-    bias: Array | None,
-    y: Array,
-    work: Arrays,
+    xp: Any, conv: Convolution, x: Array, w: Array, bias: Array | None, y: Array, work: Arrays
 ) -> None:
     """Write y."""
     if plain(conv):

@@ -87,7 +87,7 @@ def origins(window: Window, out: Sequence[int], dtype: DType) -> Array:
     return (dilated[:, :, None] + strided[:, None]).transpose(1, 0, 2).astype(dtype)
 
 
-def _origin_bytes(x: Spec, w: Spec, *others: Spec, out: Specs, **attributes: Any) -> int:
+def _origin_bytes(x: Spec, w: Spec, *, out: Specs) -> int:
     return math.prod(w.shape[2:]) * math.prod(out[0].shape[2:]) * 2 * 8 * (len(x.shape) - 2)
 
 

@@ -123,13 +123,7 @@ class Workspace:
 
 
 def forward(
-    xp: Any,
-    conv: Convolution,
-    x: Array,
-    w: Array,
-    bias: Array | None,
-    y: Array,
-    work: Arrays,
+    xp: Any, conv: Convolution, x: Array, w: Array, bias: Array | None, y: Array, work: Arrays
 ) -> None:
     """`y[c] = Σ_t x[c, shifted by t] · w[c, t]`."""
     room = Workspace.of(xp, conv, work)

@@ -30,7 +30,7 @@ def _image(x: Any) -> Any:
     return Spec(shape, x.dtype) if isinstance(x, Spec) else x.reshape(shape)
 
 
-def _fits(*specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
+def _fits(*specs: Spec | None, out: Sequence[Spec | None]) -> bool:
     images = [s for s in (*specs, *out) if s is not None and s.dtype.kind == "f"]
     ranks = {len(s.shape) for s in images} - {1}
     floats = are_floats(*images) and all(0 not in s.shape for s in images)
@@ -78,7 +78,7 @@ def _bytes(x: Spec, w: Spec, y: Spec, window: conv.Window, *, backward: bool) ->
 # ------------------------------------------------------------------------------ forward
 
 
-def _forward_method(x: Spec, w: Spec, *_rest: Any, out: Specs, **given: Any) -> str:
+def _forward_method(x: Spec, w: Spec, **given: Any) -> str:
     return algorithm(_image(w).shape, _window(w, x, given))
 
 
@@ -117,11 +117,11 @@ def convolve(
 # ------------------------------------------------------------------------------ backward
 
 
-def _input_method(dy: Spec, w: Spec, *_rest: Any, out: Specs, **given: Any) -> str:
+def _input_method(dy: Spec, w: Spec, *, out: Specs, **given: Any) -> str:
     return algorithm(_image(w).shape, _window(w, out[0], given))
 
 
-def _input_work(dy: Spec, w: Spec, _sizes: Any, *, out: Specs, **given: Any) -> list[Spec]:
+def _input_work(dy: Spec, w: Spec, *, out: Specs, **given: Any) -> list[Spec]:
     taken = _bytes(out[0], w, dy, _window(w, out[0], given), backward=True)
     return room(turned(dy, out[0]) + taken)
 
@@ -150,7 +150,7 @@ def gradient_input(
     return turns.around(_gradient(a, _image(w), dx, turns.rest(), window))
 
 
-def _transposed_method(x: Spec, w: Spec, *_rest: Any, out: Specs, **given: Any) -> str:
+def _transposed_method(x: Spec, w: Spec, *, out: Specs, **given: Any) -> str:
     return algorithm(_image(w).shape, _transposed(x, w, out[0], given))
 
 
@@ -179,7 +179,7 @@ def transposed(
     return turns.around(call)
 
 
-def _weight_method(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> str:
+def _weight_method(x: Spec, *, out: Specs, **given: Any) -> str:
     return algorithm(_image(out[0]).shape, _window(out[0], x, given))
 
 

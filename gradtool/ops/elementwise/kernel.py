@@ -17,13 +17,13 @@ from gradtool.ops.shared.types import Array, Arrays, Specs
 
 def _unary(name: str, ufunc: str) -> None:
     @kernel(name, may_inplace=(0,), strided=True)
-    def run(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
+    def run(xp: Any, x: Array, *, out: Arrays) -> None:
         getattr(xp, ufunc)(x, out=out[0])
 
 
 def _binary(name: str, ufunc: str) -> None:
     @kernel(name, may_inplace=(0, 1), strided=True)
-    def run(xp: Any, a: Array, b: Array, *, out: Arrays, work: Arrays) -> None:
+    def run(xp: Any, a: Array, b: Array, *, out: Arrays) -> None:
         getattr(xp, ufunc)(a, b, out=out[0])
 
 
@@ -35,7 +35,7 @@ def _is_float(array: Array | Spec) -> bool:
     return array.dtype.kind not in "iub"
 
 
-def _div_work(a: Spec, b: Spec, *, out: Specs) -> list[Spec]:
+def _div_work(*, out: Specs) -> list[Spec]:
     return [] if _is_float(out[0]) else [out[0]]
 
 
@@ -51,18 +51,18 @@ def div(xp: Any, a: Array, b: Array, *, out: Arrays, work: Arrays) -> None:
 
 
 @kernel("Mod", may_inplace=(0, 1), strided=True)
-def mod(xp: Any, a: Array, b: Array, *, out: Arrays, work: Arrays, fmod: int = 0) -> None:
+def mod(xp: Any, a: Array, b: Array, *, out: Arrays, fmod: int = 0) -> None:
     """The remainder of `a / b`, of the sign of b, or of a with `fmod`."""
     (xp.fmod if fmod else xp.remainder)(a, b, out=out[0])
 
 
 @kernel("Reciprocal", may_inplace=(0,), strided=True)
-def reciprocal(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
+def reciprocal(xp: Any, x: Array, *, out: Arrays) -> None:
     xp.divide(x.dtype.type(1), x, out=out[0])
 
 
 @kernel("Pow", may_inplace=(0,), strided=True)
-def power(xp: Any, x: Array, exponent: Array, *, out: Arrays, work: Arrays) -> None:
+def power(xp: Any, x: Array, exponent: Array, *, out: Arrays) -> None:
     """`x ** exponent` in the type of x, which may differ from the exponent's."""
     from gradtool.ops.elementwise.kernel_powers import raise_to
 
@@ -71,13 +71,7 @@ def power(xp: Any, x: Array, exponent: Array, *, out: Arrays, work: Arrays) -> N
 
 @kernel("IsInf", strided=True)
 def is_inf(
-    xp: Any,
-    x: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    detect_negative: int = 1,
-    detect_positive: int = 1,
+    xp: Any, x: Array, *, out: Arrays, detect_negative: int = 1, detect_positive: int = 1
 ) -> None:
     """Mask of the infinities of x, of the signs asked for."""
     if detect_negative and detect_positive:
@@ -89,7 +83,7 @@ def is_inf(
 
 
 @kernel("BitShift", may_inplace=(0, 1), strided=True)
-def bit_shift(xp: Any, x: Array, y: Array, *, out: Arrays, work: Arrays, direction: str) -> None:
+def bit_shift(xp: Any, x: Array, y: Array, *, out: Arrays, direction: str) -> None:
     (xp.left_shift if direction == "LEFT" else xp.right_shift)(x, y, out=out[0])
 
 
@@ -106,7 +100,7 @@ def _fold(xp: Any, ufunc: Any, inputs: Sequence[Array | float], y: Array) -> Non
 
 def _nary(name: str, ufunc: str) -> None:
     @kernel(name, may_inplace=(0, 1), strided=True)
-    def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays) -> None:
+    def run(xp: Any, *inputs: Array, out: Arrays) -> None:
         _fold(xp, getattr(xp, ufunc), inputs, out[0])
 
 
@@ -115,7 +109,7 @@ for _name, _ufunc in {"Sum": "add", "Max": "maximum", "Min": "minimum"}.items():
 
 
 @kernel("Mean", may_inplace=(0, 1), strided=True)
-def mean(xp: Any, *inputs: Array, out: Arrays, work: Arrays) -> None:
+def mean(xp: Any, *inputs: Array, out: Arrays) -> None:
     """`(x₁ + … + xₙ) / n`."""
     _fold(xp, xp.add, inputs, out[0])
     xp.divide(out[0], out[0].dtype.type(len(inputs)), out=out[0])
@@ -123,13 +117,7 @@ def mean(xp: Any, *inputs: Array, out: Arrays, work: Arrays) -> None:
 
 @kernel("Clip", may_inplace=(0,), strided=True)
 def clip(
-    xp: Any,
-    x: Array,
-    low: Array | None = None,
-    high: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
+    xp: Any, x: Array, low: Array | None = None, high: Array | None = None, *, out: Arrays
 ) -> None:
     """`min(max(x, low), high)`."""
     if low is not None:
@@ -160,7 +148,7 @@ def where(xp: Any, condition: Array, a: Array, b: Array, *, out: Arrays, work: A
             xp.copyto(part, t)
 
 
-def _whole(x: Spec, strides: tuple[int, ...], *, out: Specs) -> Sequence[Window]:
+def _whole(x: Spec, strides: tuple[int, ...]) -> Sequence[Window]:
     return [(0, strides)]
 
 
@@ -169,5 +157,5 @@ def _same(xp: Any, x: Array) -> Array:
 
 
 @kernel("Identity", strided=True, view=_whole, dynamic=_same)
-def identity(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
+def identity(xp: Any, x: Array, *, out: Arrays) -> None:
     xp.copyto(out[0], x)

@@ -16,15 +16,7 @@ def _float8(dtype: DType) -> bool:
     return np.dtype(dtype).name.startswith("float8")
 
 
-def _work(
-    x: Spec,
-    like: Spec | None = None,
-    *,
-    out: Specs,
-    to: int | None = None,
-    saturate: int = 1,
-    round_mode: str = "up",
-) -> list[Spec]:
+def _work(x: Spec, *, out: Specs) -> list[Spec]:
     narrows = _float8(out[0].dtype)
     return [Spec((largest_block(x.shape),), np.dtype(np.float32))] if narrows else []
 

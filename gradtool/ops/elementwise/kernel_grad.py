@@ -11,10 +11,10 @@ from gradtool.ops.elementwise.kernel_powers import raise_to
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.blocks import pointwise
 from gradtool.ops.shared.select import drop, keep
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 
-def _pow_work(x: Spec, exponent: Spec, dy: Spec, *, out: Specs) -> list[Spec]:
+def _pow_work(x: Spec, exponent: Spec) -> list[Spec]:
     return [Spec(exponent.shape, np.dtype(x.dtype)), Spec(exponent.shape, np.dtype(bool))]
 
 

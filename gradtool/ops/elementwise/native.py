@@ -172,7 +172,7 @@ Programs = Callable[..., list[Operation]]  # by the inputs of an operator, and i
 PROGRAMS: dict[str, Programs] = {}
 
 
-def _fits(op: str, *specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
+def _fits(op: str, *specs: Spec | None, out: Sequence[Spec | None]) -> bool:
     wanted = [BOOL if slot in MASKED.get(op, ()) else FLOAT for slot in range(len(specs))]
     kinds = all(s is None or s.dtype == kind for s, kind in zip(specs, wanted, strict=True))
     return kinds and _makes(out[0], BOOL if op in MASKS else FLOAT)

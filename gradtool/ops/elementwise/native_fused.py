@@ -13,7 +13,7 @@ GROUP = "ai.gradtool::Elementwise"
 MOST = 24  # operations: with as many leaves and numbers each, registers are enough
 
 
-def _fits(*_specs: Spec, out: Specs, operations: Sequence[Operation]) -> bool:
+def _fits() -> bool:
     return True
 
 
@@ -21,7 +21,7 @@ def _work(*specs: Spec, out: Specs, operations: Sequence[Operation]) -> list[Spe
     return work_of(operations, specs, out[0])
 
 
-def _method(*_specs: Spec, out: Specs, operations: Sequence[Operation]) -> str:
+def _method(*, operations: Sequence[Operation]) -> str:
     return " ".join(name for name, *_ in operations)
 
 

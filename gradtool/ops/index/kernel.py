@@ -19,7 +19,7 @@ from gradtool.ops.index.kernel_accumulate import (
 )
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.take import take
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 INT64 = np.dtype(np.int64)
 
@@ -27,7 +27,7 @@ INT64 = np.dtype(np.int64)
 # -------------------------------------------------------------------------- gather
 
 
-def _gather_work(x: Spec, indices: Spec, *, out: Specs, axis: int = 0) -> list[Spec]:
+def _gather_work(x: Spec, indices: Spec) -> list[Spec]:
     return [Spec(indices.shape, INT64)]
 
 
@@ -39,22 +39,13 @@ def gather(xp: Any, x: Array, indices: Array, *, out: Arrays, work: Arrays, axis
         take(xp, x, rows, axis=axis, out=out[0])
 
 
-def _gather_grad_work(
-    dy: Spec, indices: Spec, shape: Array, *, out: Specs, axis: int = 0
-) -> list[Spec]:
+def _gather_grad_work(dy: Spec, indices: Spec) -> list[Spec]:
     return [Spec(indices.shape, INT64)]
 
 
 @kernel("ai.gradtool::GatherGrad", host=(2,), work=_gather_grad_work)
 def gather_grad(
-    xp: Any,
-    dy: Array,
-    indices: Array,
-    shape: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    axis: int = 0,
+    xp: Any, dy: Array, indices: Array, shape: Array, *, out: Arrays, work: Arrays, axis: int = 0
 ) -> None:
     """Rows of `dy` added to the rows of zeros that they were read from, in order of reading."""
     dx = out[0]
@@ -73,7 +64,7 @@ def gather_grad(
         accumulate_planes(xp, "add", dx, rows, dy)
 
 
-def _gather_elements_work(x: Spec, indices: Spec, *, out: Specs, axis: int = 0) -> list[Spec]:
+def _gather_elements_work(x: Spec, indices: Spec) -> list[Spec]:
     return [position_work(indices)]
 
 
@@ -87,22 +78,13 @@ def gather_elements(
         take(xp, flat, positions, out=out[0][tile].reshape(-1))
 
 
-def _gather_elements_grad_work(
-    dy: Spec, indices: Spec, shape: Array, *, out: Specs, axis: int = 0
-) -> list[Spec]:
+def _gather_elements_grad_work(dy: Spec, indices: Spec) -> list[Spec]:
     return [position_work(indices)]
 
 
 @kernel("ai.gradtool::GatherElementsGrad", host=(2,), work=_gather_elements_grad_work)
 def gather_elements_grad(
-    xp: Any,
-    dy: Array,
-    indices: Array,
-    shape: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    axis: int = 0,
+    xp: Any, dy: Array, indices: Array, shape: Array, *, out: Arrays, work: Arrays, axis: int = 0
 ) -> None:
     """Elements of `dy` added to the zeros that they were read from, in order of reading."""
     dx = out[0]
@@ -112,21 +94,13 @@ def gather_elements_grad(
         accumulate(xp, "add", flat, positions, dy[tile].reshape(-1))
 
 
-def _rows_work(
-    x: Spec, indices: Spec, *others: Spec | Array, out: Specs, **attributes: Any
-) -> list[Spec]:
+def _rows_work(x: Spec, indices: Spec) -> list[Spec]:
     return [Spec((2 * math.prod(indices.shape[:-1]),), INT64)]
 
 
 @kernel("GatherND", work=_rows_work)
 def gather_nd(
-    xp: Any,
-    x: Array,
-    indices: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    batch_dims: int = 0,
+    xp: Any, x: Array, indices: Array, *, out: Arrays, work: Arrays, batch_dims: int = 0
 ) -> None:
     """`y[b, i] = x[b][indices[b, i]]`: the last axis of indices addresses several axes of x."""
     if out[0].size:
@@ -162,15 +136,7 @@ def _start(xp: Any, x: Array, y: Array) -> None:
         xp.copyto(y, x)
 
 
-def _scatter_elements_work(
-    x: Spec,
-    indices: Spec,
-    updates: Spec,
-    *,
-    out: Specs,
-    axis: int = 0,
-    reduction: str = "none",
-) -> list[Spec]:
+def _scatter_elements_work(x: Spec, indices: Spec) -> list[Spec]:
     return [position_work(indices)]
 
 

@@ -10,15 +10,13 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.ops.kernels import kernel
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 INT64 = np.dtype(np.int64)
 SORTED = 32768  # elements sorted at a time
 
 
-def _extreme_work(
-    x: Spec, *, out: Specs, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> list[Spec]:
+def _extreme_work(x: Spec, *, axis: int = 0, select_last_index: int = 0) -> list[Spec]:
     axis %= len(x.shape)
     if axis == len(x.shape) - 1 and not select_last_index:
         return []
@@ -61,9 +59,7 @@ _extreme("ArgMax", "argmax", "greater")
 _extreme("ArgMin", "argmin", "less")
 
 
-def _one_hot_work(
-    indices: Spec, depth: Array, values: Spec, *, out: Specs, axis: int = -1
-) -> list[Spec]:
+def _one_hot_work(indices: Spec, depth: Array, values: Spec) -> list[Spec]:
     return [Spec(indices.shape, INT64), Spec(indices.shape, values.dtype)]
 
 
@@ -101,7 +97,7 @@ def _sortable(xp: Any, x: Array) -> Array:
     return x if xp is np or x.dtype.name != "bfloat16" else x.astype(np.float32)
 
 
-def _sorting(x: Spec, *others: Array, out: Specs, axis: int = -1, **attributes: Any) -> int:
+def _sorting(x: Spec, *, axis: int = -1) -> int:
     """Bytes to sort a block of rows: their copy, their order, and the sort's own buffer."""
     block = min(max(at_a_time(SORTED), x.shape[axis]), math.prod(x.shape))
     return block * (x.dtype.itemsize + 2 * INT64.itemsize) + x.bytes
@@ -143,7 +139,7 @@ def compress(xp: Any, x: Array, condition: Array, *, axis: int | None = None) ->
     return xp.take(x.reshape(-1) if axis is None else x, chosen, axis=axis or 0)
 
 
-def _unique_bytes(x: Spec, *, out: Specs, **attributes: Any) -> int:
+def _unique_bytes(x: Spec) -> int:
     return 2 * x.bytes + 6 * math.prod(x.shape) * INT64.itemsize
 
 

@@ -21,11 +21,11 @@ def _is_outermost(shape: tuple[int, ...], axis: int) -> bool:
     return math.prod(shape[: axis % len(shape)]) == 1
 
 
-def _work(_first: Spec, indices: Spec, *_rest: Any, out: Specs, axis: int = 0) -> list[Spec]:
+def _work(_first: Spec, indices: Spec) -> list[Spec]:
     return [Spec(indices.shape, INT64), Spec((1,), INT64)]
 
 
-def _fits(x: Spec, indices: Spec, *, out: Specs, axis: int = 0) -> bool:
+def _fits(x: Spec, *, out: Specs, axis: int = 0) -> bool:
     return are_floats(x, *out) and 0 not in out[0].shape and _is_outermost(x.shape, axis)
 
 
@@ -44,7 +44,7 @@ def gather(x: Array, indices: Array, *, out: Arrays, work: Arrays, axis: int = 0
     )
 
 
-def _fits_grad(dy: Spec, indices: Spec, shape: Any, *, out: Specs, axis: int = 0) -> bool:
+def _fits_grad(dy: Spec, *, out: Specs, axis: int = 0) -> bool:
     floats = are_floats(dy, *out) and 0 not in dy.shape and 0 not in out[0].shape
     return floats and _is_outermost(out[0].shape, axis)
 

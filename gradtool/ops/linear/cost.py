@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @cost("MatMul")
-def matmul(a: Shaped, _: Shaped, *, out: Results) -> int:
+def matmul(a: Shaped, *, out: Results) -> int:
     """`y[..., M, N] = a[..., M, K] @ b[..., K, N]`: K multiply-adds per result."""
     return 2 * made(out) * a.shape[-1]
 
@@ -34,22 +34,20 @@ def gemm(
 
 
 @cost("ai.gradtool::SummedMatMul")
-def summed_matmul(a: Shaped, b: Shaped, *, out: Results, **_: Any) -> int:
+def summed_matmul(a: Shaped, b: Shaped) -> int:
     """`y = Σ a @ b` over leading axes."""
-    del out
     lead = math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
     return 2 * lead * a.shape[-2] * a.shape[-1] * b.shape[-1]
 
 
 @cost("Einsum")
-def einsum(*inputs: Shaped, out: Results, equation: str) -> int:
+def einsum(*inputs: Shaped, equation: str) -> int:
     """Operands are summed over the indices that they alone have, then multiplied from the left.
 
     Each product is summed over the indices that nothing behind it has.
     """
     from gradtool.operators.equations import parse
 
-    del out
     terms, result = parse(equation, [len(a.shape) for a in inputs])
     sizes: dict[str, int] = {}
     for term, operand in zip(terms, inputs, strict=True):

@@ -37,7 +37,6 @@ def _gemm_work(
     c: Spec | None = None,
     *,
     out: Specs,
-    alpha: float = 1.0,
     beta: float = 1.0,
     transA: int = 0,
     transB: int = 0,
@@ -83,7 +82,7 @@ def gemm(
         xp.add(y, c, out=y)
 
 
-def _summed_work(a: Spec, b: Spec, *, out: Specs, axes: Sequence[int]) -> list[Spec]:
+def _summed_work(a: Spec, b: Spec, *, out: Specs) -> list[Spec]:
     one = (a.shape[-2], b.shape[-1])
     return [
         Spec(one, np.dtype(out[0].dtype)),

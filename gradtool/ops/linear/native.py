@@ -109,7 +109,7 @@ def _are_matrices(a: Spec, b: Spec, *, out: Specs) -> bool:
     return are_floats(a, b, *out) and len(a.shape) > 1 and len(b.shape) > 1
 
 
-def _matmul_work(a: Spec, b: Spec, *, out: Specs) -> list[Spec]:
+def _matmul_work(a: Spec, *, out: Specs) -> list[Spec]:
     *lead, m, n = out[0].shape
     return room(_sizes(m, n, a.shape[-1], math.prod(lead)))
 
@@ -120,13 +120,11 @@ def matmul(a: Array, b: Array, *, out: Arrays, work: Arrays) -> Bound:
     return bound_product(a, b, out[0], work[0])
 
 
-def _gemm_fits(a: Spec, b: Spec, c: Spec | None = None, *, out: Specs, **_: Any) -> bool:
+def _gemm_fits(a: Spec, b: Spec, c: Spec | None = None, *, out: Specs) -> bool:
     return are_floats(a, b, c, *out)
 
 
-def _gemm_work(
-    a: Spec, b: Spec, c: Spec | None = None, *, out: Specs, transA: int = 0, **_: Any
-) -> list[Spec]:
+def _gemm_work(a: Spec, *, out: Specs, transA: int = 0) -> list[Spec]:
     (m, n), k = out[0].shape, a.shape[0 if transA else 1]
     return room(max(_sizes(m, n, k, 1), _sizes(n, m, k, 1)))
 

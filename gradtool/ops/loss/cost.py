@@ -20,11 +20,9 @@ def _weighted(samples: int, weights: Shaped | None) -> int:
 
 @cost("NegativeLogLikelihoodLoss")
 def nll_loss(
-    _: Shaped, labels: Shaped, weights: Shaped | None = None, *,
-    out: Results, reduction: str = "mean", **__: Any,
-) -> int:  # fmt: skip
+    _: Shaped, labels: Shaped, weights: Shaped | None = None, *, reduction: str = "mean"
+) -> int:
     """`lₙ = -wₜ xₙₜ`, of a sample n with label t."""
-    del out
     samples = size(labels)
     return samples + _weighted(samples, weights) + _reduced(samples, reduction)
 
@@ -43,10 +41,9 @@ def cross_entropy(
 @cost("ai.gradtool::SoftmaxCrossEntropyLossGrad")
 def cross_entropy_grad(
     x: Shaped, labels: Shaped, weights: Shaped | None, dy: Shaped | None,
-    dlog_prob: Shaped | None = None, *, out: Results, reduction: str, **_: Any,
+    dlog_prob: Shaped | None = None, *, reduction: str,
 ) -> int:  # fmt: skip
     """`dx = g (p - onehot) + (dl - p Σ dl)`, with p the softmax and `g = wₜ dy / Σ w`."""
-    del out
     samples = size(labels)
     count = 6 * size(x) + samples + _weighted(samples, weights)
     if dy is not None and reduction == "mean":
@@ -72,10 +69,9 @@ def _scored(
 @cost("ai.gradtool::LinearCrossEntropy")
 def linear_cross_entropy(
     x: Shaped, _labels: Shaped, w: Shaped, bias: Shaped | None = None,
-    weights: Shaped | None = None, *more: Shaped | None, out: Results, even: int = 0, **given: Any,
+    weights: Shaped | None = None, *more: Shaped | None, even: int = 0, **given: Any,
 ) -> int:  # fmt: skip
     """`z = cap(scale · x W + bias)`, then `max`, `z - max`, `exp` and a sum of each block."""
-    del out
     scores, count = _scored(x, w, bias, *more, **given)
     share = scores * (2 if weights is not None else 1) if even else 0
     return count + 4 * scores + share + 5 * x.shape[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from gradtool.operators.block_size import at_a_time
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.lines import fitted, folded, line_work, lines
 from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.types import Array, Arrays, Index, Specs
+from gradtool.ops.shared.types import Array, Arrays, Index
 
 SAMPLES, MOST = 512, 8192  # at once, here and on a device: index arrays of them are small change
 
@@ -94,7 +94,6 @@ def nll_loss(
     weights: Array | None = None,
     *,
     out: Arrays,
-    work: Arrays,
     reduction: str = "mean",
     ignore_index: int | None = None,
 ) -> None:
@@ -109,15 +108,7 @@ def nll_loss(
     _reduced(xp, losses, labels, out[0], reduction)
 
 
-def _work(
-    x: Spec,
-    labels: Spec,
-    weights: Spec | None = None,
-    *,
-    out: Sequence[Spec | None],
-    reduction: str = "mean",
-    ignore_index: int | None = None,
-) -> list[Spec]:
+def _work(x: Spec) -> list[Spec]:
     return line_work(x, 1, 2, 1, at_a_time(SAMPLES, MOST))
 
 
@@ -161,17 +152,7 @@ def _softened(xp: Any, x: Array, work: Arrays) -> tuple[Array, Array, Array]:
     return z, e, stat
 
 
-def _grad_work(
-    x: Spec,
-    labels: Spec,
-    weights: Spec | None,
-    dy: Spec,
-    dlog_prob: Spec | None = None,
-    *,
-    out: Specs,
-    reduction: str,
-    ignore_index: int | None = None,
-) -> list[Spec]:
+def _grad_work(x: Spec) -> list[Spec]:
     return line_work(x, 1, 2, 1, at_a_time(SAMPLES, MOST))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,12 +16,12 @@ Outputs = Sequence[Spec | None]
 LABELS = (np.dtype(np.int32), np.dtype(np.int64))
 
 
-def _fits(x: Spec, labels: Spec, *others: Spec | None, out: Outputs, **_: Any) -> bool:
+def _fits(x: Spec, labels: Spec, *others: Spec | None, out: Outputs) -> bool:
     floats = are_floats(x, *others, *out) and labels.dtype in LABELS
     return floats and len(x.shape) > 1 and 0 not in x.shape
 
 
-def _work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
+def _work(x: Spec) -> list[Spec]:
     return room(library.work(x.shape))
 
 

@@ -12,7 +12,7 @@ from gradtool.ops.shared.sums import accumulator
 from gradtool.ops.shared.types import Array
 
 
-@kernel("Det", temporaries=lambda x, *, out: 2 * x.bytes)
+@kernel("Det", temporaries=lambda x: 2 * x.bytes)
 def det(xp: Any, x: Array) -> Array:
     """The determinant of the last two axes."""
     wide = x.astype(accumulator(x.dtype), copy=False)
@@ -26,7 +26,7 @@ def eye_like(xp: Any, x: Array, *, dtype: int | None = None, k: int = 0) -> Arra
     return xp.eye(*x.shape, k, dtype=chosen)
 
 
-@kernel("ai.gradtool::DetGrad", temporaries=lambda x, dy, *, out: 6 * x.bytes)
+@kernel("ai.gradtool::DetGrad", temporaries=lambda x: 6 * x.bytes)
 def det_grad(xp: Any, x: Array, dy: Array) -> Array:
     """`dx = dy · cofactor(x)`, from singular values: of `x = u s v` it is `± u (Π other s) v`."""
     u, s, v = xp.linalg.svd(x.astype(accumulator(x.dtype), copy=False))

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradtool.ops.costs import cost, each, free
 from gradtool.ops.elementwise import cost_formulas as counts
-from gradtool.ops.shared.element_counts import Results, Shaped, size
+from gradtool.ops.shared.element_counts import Shaped, size
 
 DOMAIN = "ai.onnx.ml"
 
@@ -32,9 +32,8 @@ def _rows(x: Shaped) -> int:
 
 
 @cost(f"{DOMAIN}::Normalizer")
-def normalizer(x: Shaped, *, out: Results, norm: str = "MAX") -> int:
+def normalizer(x: Shaped, *, norm: str = "MAX") -> int:
     """Rows divided by their largest element, Σ |x| or √Σ x²."""
-    del out
     return {"MAX": 2, "L1": 3, "L2": 3}[norm] * size(x) + (_rows(x) if norm == "L2" else 0)
 
 
@@ -45,11 +44,9 @@ def _affine(x: Shaped, count: int, intercepts: Any) -> int:
 
 @cost(f"{DOMAIN}::LinearRegressor")
 def linear_regressor(
-    x: Shaped, *, out: Results, intercepts: Any = None, targets: int = 1,
-    post_transform: str = "NONE", **_: Any,
-) -> int:  # fmt: skip
+    x: Shaped, *, intercepts: Any = None, targets: int = 1, post_transform: str = "NONE"
+) -> int:
     """`x · wᵀ + b`, transformed; of a single target only the probit is taken."""
-    del out
     alone = targets == 1 and post_transform != "PROBIT"
     transformed = 0 if alone else TRANSFORMS[post_transform] * _rows(x) * targets
     return _affine(x, targets, intercepts) + transformed
@@ -57,11 +54,10 @@ def linear_regressor(
 
 @cost(f"{DOMAIN}::LinearClassifier")
 def linear_classifier(
-    x: Shaped, *, out: Results, intercepts: Any = None, classlabels_ints: Sequence[int] = (),
-    classlabels_strings: Sequence[str] = (), post_transform: str = "NONE", **_: Any,
+    x: Shaped, *, intercepts: Any = None, classlabels_ints: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (), post_transform: str = "NONE",
 ) -> int:  # fmt: skip
     """`x · wᵀ + b`, the place of the largest, and the scores transformed; one score makes two."""
-    del out
     labels = len(classlabels_ints or classlabels_strings)
     count = len(intercepts) if intercepts else labels
     opposite = _rows(x) if count < labels else 0
@@ -74,14 +70,12 @@ def linear_classifier(
 
 @cost(f"{DOMAIN}::SVMRegressor")
 def svm_regressor(
-    x: Shaped, *, out: Results, n_supports: int = 0, kernel_type: str = "LINEAR",
-    one_class: int = 0, **_: Any,
-) -> int:  # fmt: skip
+    x: Shaped, *, n_supports: int = 0, kernel_type: str = "LINEAR", one_class: int = 0
+) -> int:
     """`Σ c · k(x, v) + ρ` over the support vectors v, or its sign; `x · c + ρ` without vectors.
 
     k is x·v, `(γ x·v + o)ᵈ`, `tanh(γ x·v + o)` or `exp(-γ (x·x + v·v - 2 x·v))`.
     """
-    del out
     rows = _rows(x)
     ends = rows * (1 + bool(one_class))
     if not n_supports:

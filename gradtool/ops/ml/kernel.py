@@ -19,7 +19,7 @@ def array_feature_extractor(xp: Any, x: Array, indices: Array) -> Array:
 
 
 @kernel("ai.onnx.ml::Binarizer", strided=True)
-def binarizer(xp: Any, x: Array, *, out: Arrays, work: Arrays, threshold: float = 0.0) -> None:
+def binarizer(xp: Any, x: Array, *, out: Arrays, threshold: float = 0.0) -> None:
     """1 above the threshold, else 0."""
     xp.greater(x, x.dtype.type(threshold), out=out[0], casting="unsafe")
 

@@ -19,7 +19,6 @@ def scaler(
     x: Array,
     *,
     out: Arrays,
-    work: Arrays,
     scale: Sequence[float] = (1.0,),
     offset: Sequence[float] = (0.0,),
 ) -> None:
@@ -29,9 +28,7 @@ def scaler(
     xp.multiply(y, xp.asarray(scale, np.float32), out=y)
 
 
-@kernel(
-    "ai.onnx.ml::Imputer", strided=True, may_inplace=(0,), work=lambda x, *, out, **_: [_mask(x)]
-)
+@kernel("ai.onnx.ml::Imputer", strided=True, may_inplace=(0,), work=lambda x: [_mask(x)])
 def imputer(
     xp: Any, x: Array, *,
     out: Arrays, work: Arrays, imputed_value_floats: Sequence[float] | None = None,
@@ -57,7 +54,7 @@ def _mask(x: Spec) -> Spec:
     return Spec(x.shape, np.dtype(bool))
 
 
-@kernel("ai.onnx.ml::Normalizer", temporaries=lambda x, *, out, **_: 12 * math.prod(x.shape))
+@kernel("ai.onnx.ml::Normalizer", temporaries=lambda x: 12 * math.prod(x.shape))
 def normalizer(xp: Any, x: Array, *, norm: str = "MAX") -> Array:
     """Rows divided by their largest element, Σ |x| or √Σ x²; by nothing where that is zero."""
     x = x if x.dtype.kind == "f" else x.astype(np.float32)
@@ -72,11 +69,7 @@ def normalizer(xp: Any, x: Array, *, norm: str = "MAX") -> Array:
 
 @kernel("ai.onnx.ml::FeatureVectorizer")
 def feature_vectorizer(
-    xp: Any,
-    *inputs: Array,
-    out: Arrays,
-    work: Arrays,
-    inputdimensions: Sequence[int],
+    xp: Any, *inputs: Array, out: Arrays, inputdimensions: Sequence[int]
 ) -> None:
     """Columns side by side, each input cut or filled up with zeros to its number of columns."""
     start = 0
@@ -88,7 +81,7 @@ def feature_vectorizer(
         start += count
 
 
-@kernel("ai.onnx.ml::OneHotEncoder", temporaries=lambda x, *, out, **_: 16 * math.prod(x.shape))
+@kernel("ai.onnx.ml::OneHotEncoder", temporaries=lambda x: 16 * math.prod(x.shape))
 def one_hot_encoder(
     xp: Any,
     x: Array,

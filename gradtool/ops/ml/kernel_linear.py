@@ -76,7 +76,6 @@ def _of_classes(
     out: Specs,
     classlabels_ints: Sequence[int] = (),
     classlabels_strings: Sequence[str] = (),
-    **_: Any,
 ) -> int:
     return _of_scores(x, out=out, targets=len(classlabels_ints or classlabels_strings))
 
@@ -110,7 +109,7 @@ def _named(xp: Any, labels: Sequence[Any], best: Array) -> Array:
     return np.array(names, dtype=object)[best if xp is np else best.get()]
 
 
-def _of_vectors(x: Spec, *, out: Specs, n_supports: int = 0, **_: Any) -> int:
+def _of_vectors(x: Spec, *, out: Specs, n_supports: int = 0) -> int:
     return _of_scores(x, out=out, targets=n_supports + 1)
 
 

@@ -33,13 +33,7 @@ def product_sums(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 
 
 def layer_gradient(
-    op: Builder,
-    n: Tensor,
-    p: Tensor,
-    dy: Tensor,
-    scale: Tensor,
-    rstd: Tensor,
-    axes: Sequence[int],
+    op: Builder, n: Tensor, p: Tensor, dy: Tensor, scale: Tensor, rstd: Tensor, axes: Sequence[int]
 ) -> Tensor:
     """`dx = d - mean(d)` with `d = rstd · (dn - n · mean(dn · n))` and `dn = dy · scale`.
 

@@ -28,18 +28,14 @@ def _affine(n: int, bias: Shaped | None) -> int:
 
 
 @cost("LayerNormalization")
-def layer_normalization(
-    x: Shaped, _: Shaped, bias: Shaped | None = None, *, out: Results, axis: int = -1, **__: Any
-) -> int:
+def layer_normalization(x: Shaped, _: Shaped, bias: Shaped | None = None, *, axis: int = -1) -> int:
     """`(x - mean) · rstd · scale + bias`."""
-    del out
     return 4 * size(x) + 5 * _rows(x, axis) + _affine(size(x), bias)
 
 
 @cost("RMSNormalization")
-def rms_normalization(x: Shaped, _: Shaped, *, out: Results, axis: int = -1, **__: Any) -> int:
+def rms_normalization(x: Shaped, *, axis: int = -1) -> int:
     """`x / √(mean(x²) + epsilon) · scale`."""
-    del out
     return 4 * size(x) + 4 * _rows(x, axis)
 
 
@@ -53,9 +49,7 @@ def group_normalization(
 
 
 @cost("InstanceNormalization")
-def instance_normalization(
-    x: Shaped, scale: Shaped, bias: Shaped, *, out: Results, **_: Any
-) -> int:
+def instance_normalization(x: Shaped, scale: Shaped, bias: Shaped, *, out: Results) -> int:
     """The same, over single channels."""
     return group_normalization(x, scale, bias, out=out, num_groups=x.shape[1])
 
@@ -68,15 +62,13 @@ def _by_batch(x: Shaped, out: Results) -> int:
 
 
 @cost("BatchNormalization")
-def batch_normalization(
-    x: Shaped, *_: Shaped, out: Results, training_mode: int = 0, **__: Any
-) -> int:
+def batch_normalization(x: Shaped, *, out: Results, training_mode: int = 0) -> int:
     """`(x - mean) · (scale / √(var + epsilon)) + bias`."""
     return _by_batch(x, out) if training_mode else 3 * size(x) + 3 * x.shape[1]
 
 
 @cost("ai.gradtool::BatchNormalizationTraining")
-def batch_normalization_training(x: Shaped, *_: Shaped, out: Results, **__: Any) -> int:
+def batch_normalization_training(x: Shaped, *, out: Results) -> int:
     """By the statistics of the batch."""
     return _by_batch(x, out)
 
@@ -90,22 +82,19 @@ def _by_plane(x: Shaped, statistics: int, out: Results) -> int:
 
 
 @cost("ai.gradtool::BatchNormalizationGrad")
-def batch_normalization_grad(x: Shaped, *_: Shaped, out: Results, **__: Any) -> int:
+def batch_normalization_grad(x: Shaped, *, out: Results) -> int:
     """By the statistics that the forward pass kept."""
     return _by_plane(x, x.shape[1], out)
 
 
 @cost("ai.gradtool::BatchNormalizationGradScale")
-def batch_normalization_grad_scale(x: Shaped, *_: Shaped, out: Results) -> int:
+def batch_normalization_grad_scale(x: Shaped) -> int:
     """`Σ dy · (x - mean) · rstd`."""
-    del out
     return 4 * size(x)
 
 
 @cost("ai.gradtool::GroupNormalizationGrad")
-def group_normalization_grad(
-    x: Shaped, *_: Shaped, out: Results, num_groups: int, **__: Any
-) -> int:
+def group_normalization_grad(x: Shaped, *, out: Results, num_groups: int) -> int:
     """The statistics are computed again; the centred numbers serve twice."""
     groups = _groups(x, num_groups)
     return 3 * size(x) + 5 * groups + _by_plane(x, groups, out)
@@ -127,7 +116,7 @@ def _by_row(n: int, rows: int, out: Results, *, centre: bool) -> int:
 
 @cost("ai.gradtool::LayerNormalizationGrad")
 def layer_normalization_grad(
-    x: Shaped, _: Shaped, mean: Any, rstd: Any, __: Shaped, *, out: Results, axis: int, **___: Any
+    x: Shaped, _: Shaped, mean: Any, rstd: Any, *, out: Results, axis: int
 ) -> int:
     """By the statistics that the forward pass kept, or computed again."""
     n, rows = size(x), _rows(x, axis)
@@ -136,33 +125,31 @@ def layer_normalization_grad(
 
 
 @cost("ai.gradtool::RMSNormalizationGrad")
-def rms_normalization_grad(x: Shaped, *_: Shaped, out: Results, axis: int, **__: Any) -> int:
+def rms_normalization_grad(x: Shaped, *, out: Results, axis: int) -> int:
     """The mean square is computed again."""
     n, rows = size(x), _rows(x, axis)
     return 3 * n + 4 * rows + _by_row(n, rows, out, centre=False)
 
 
 @cost("LpNormalization")
-def lp_normalization(x: Shaped, *, out: Results, axis: int = -1, p: int = 2) -> int:
+def lp_normalization(x: Shaped, *, axis: int = -1, p: int = 2) -> int:
     """`x / |x|ₚ`."""
-    del out
     return 3 * size(x) + (lines(x.shape, [axis]) if p == 2 else 0)
 
 
 @cost("MeanVarianceNormalization")
-def mean_variance_normalization(x: Shaped, *, out: Results, axes: Sequence[int] = (0, 2, 3)) -> int:
+def mean_variance_normalization(x: Shaped, *, axes: Sequence[int] = (0, 2, 3)) -> int:
     """`(x - mean) / (std + 1e-9)`."""
-    del out
     return 5 * size(x) + 4 * lines(x.shape, axes)
 
 
 @cost("LRN")
-def lrn(_: Shaped, *, out: Results, size: int, **__: Any) -> int:
+def lrn(*, out: Results, size: int) -> int:
     """`x / (bias + alpha / size · Σ x²)^beta`, the sum over `size` channels."""
     return made(out) * (size + 5)
 
 
 @cost("ai.gradtool::LRNGrad")
-def lrn_grad(_: Shaped, __: Shaped, *, out: Results, size: int, **___: Any) -> int:
+def lrn_grad(*, out: Results, size: int) -> int:
     """`dy · b^-β - 2αβ/size · x · Σ dy · x · b^(-β - 1)`, with the base b computed again."""
     return made(out) * (2 * size + 11)

@@ -20,9 +20,7 @@ Spread = Callable[[Array | Spec, Layout], tuple[int, ...]]  # the shape of a par
 def _forward(name: str, view: View, spread: Spread, *, centre: bool = True) -> None:
     """Register the kernel that normalises a view of x, then scales it and adds a bias."""
 
-    def work(
-        x: Spec, scale: Spec, bias: Spec | None = None, *, out: Sequence[Spec | None], **given: Any
-    ) -> list[Spec]:
+    def work(x: Spec, scale: Spec, bias: Spec | None = None, **given: Any) -> list[Spec]:
         layout = view(x, scale, bias, **given)
         return Workspace.specs(layout, spread(scale, layout), centre=centre)
 
@@ -64,15 +62,7 @@ _forward("RMSNormalization", _layer, _spread, centre=False)
 
 
 def _layer_grad_work(
-    x: Spec,
-    scale: Spec,
-    mean: Spec | None,
-    rstd: Spec | None,
-    dy: Spec,
-    *,
-    out: Sequence[Spec | None],
-    axis: int,
-    epsilon: float,
+    x: Spec, scale: Spec, mean: Spec | None, rstd: Spec | None, *, axis: int
 ) -> list[Spec]:
     return backward.Work.for_rows(_layer(x, scale, axis=axis), known=rstd is not None)
 
@@ -96,9 +86,7 @@ def layer_normalization_grad(
     backward.rows(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work)
 
 
-def _rms_grad_work(
-    x: Spec, scale: Spec, dy: Spec, *, out: Sequence[Spec | None], axis: int, epsilon: float
-) -> list[Spec]:
+def _rms_grad_work(x: Spec, scale: Spec, *, axis: int) -> list[Spec]:
     return backward.Work.for_rows(_layer(x, scale, axis=axis), known=False, centre=False)
 
 
@@ -142,7 +130,7 @@ _forward("InstanceNormalization", _group, _by_channel)
 
 
 def _group_grad_work(
-    x: Spec, scale: Spec, dy: Spec, *, out: Sequence[Spec | None], num_groups: int, epsilon: float
+    x: Spec, scale: Spec, *, out: Sequence[Spec | None], num_groups: int
 ) -> list[Spec]:
     layout = _group(x, num_groups=num_groups)
     shape = _by_channel(scale, layout)

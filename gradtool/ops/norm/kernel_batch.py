@@ -30,7 +30,6 @@ def _batch_work(
     *,
     out: Sequence[Spec | None],
     training_mode: int = 0,
-    **_: Any,
 ) -> list[Spec]:
     if training_mode:
         return _train_work(x, scale, bias, mean, var, out=out)
@@ -164,14 +163,7 @@ def _projection_work(x: Spec, mean: Spec, rstd: Spec, dy: Spec, *, out: Specs) -
 
 @kernel("ai.gradtool::BatchNormalizationGradScale", work=_projection_work)
 def batch_normalization_grad_scale(
-    xp: Any,
-    x: Array,
-    mean: Array,
-    rstd: Array,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
+    xp: Any, x: Array, mean: Array, rstd: Array, dy: Array, *, out: Arrays, work: Arrays
 ) -> None:
     """The gradient of scale: Σ dy · (x − mean) · rstd, by channel."""
     layout = Layout.channels(tuple(x.shape), x.dtype)

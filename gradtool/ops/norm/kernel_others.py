@@ -61,7 +61,7 @@ def _inverse_norm(
 @kernel(
     "LpNormalization",
     may_inplace=(0,),
-    work=lambda x, *, out, axis=-1, p=2: _lp_buffers(x, axis),
+    work=lambda x, *, axis=-1: _lp_buffers(x, axis),
 )
 def lp_normalization(
     xp: Any, x: Array, *, out: Arrays, work: Arrays, axis: int = -1, p: int = 2
@@ -78,7 +78,7 @@ def lp_normalization(
 @kernel(
     "ai.gradtool::LpNormalizationGrad",
     may_inplace=(1, 0),
-    work=lambda x, dy, *, out, axis, p: [*_lp_buffers(x, axis), _lp(x, axis).small()],
+    work=lambda x, *, axis: [*_lp_buffers(x, axis), _lp(x, axis).small()],
 )
 def lp_normalization_grad(
     xp: Any, x: Array, dy: Array, *, out: Arrays, work: Arrays, axis: int, p: int
@@ -114,7 +114,7 @@ def _moments(xp: Any, x: Array, axes: Sequence[int]) -> tuple[Array, Array]:
     return centred, xp.sqrt((centred * centred).mean(axes, keepdims=True))
 
 
-@kernel("MeanVarianceNormalization", temporaries=lambda x, *, out, axes=(0, 2, 3): 3 * x.bytes)
+@kernel("MeanVarianceNormalization", temporaries=lambda x: 3 * x.bytes)
 def mean_variance_normalization(xp: Any, x: Array, *, axes: Sequence[int] = (0, 2, 3)) -> Array:
     """`y = (x - mean) / (std + 1e-9)`."""
     if not x.size:
@@ -125,7 +125,7 @@ def mean_variance_normalization(xp: Any, x: Array, *, axes: Sequence[int] = (0, 
 
 @kernel(
     "ai.gradtool::MeanVarianceNormalizationGrad",
-    temporaries=lambda x, dy, *, out, axes: 5 * max(x.bytes, 4 * math.prod(x.shape)),
+    temporaries=lambda x: 5 * max(x.bytes, 4 * math.prod(x.shape)),
 )
 def mean_variance_normalization_grad(xp: Any, x: Array, dy: Array, *, axes: Sequence[int]) -> Array:
     if not x.size:
@@ -152,7 +152,7 @@ def _lrn_base(xp: Any, x: Array, size: int, alpha: float, bias: float) -> tuple[
     return wide, bias + alpha / size * _neighbours(xp, wide * wide, before, after)
 
 
-@kernel("LRN", temporaries=lambda x, *, out, **_: 4 * max(x.bytes, 4 * math.prod(x.shape)))
+@kernel("LRN", temporaries=lambda x: 4 * max(x.bytes, 4 * math.prod(x.shape)))
 def lrn(
     xp: Any, x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
@@ -163,7 +163,7 @@ def lrn(
 
 @kernel(
     "ai.gradtool::LRNGrad",
-    temporaries=lambda x, dy, *, out, **_: 6 * max(x.bytes, 4 * math.prod(x.shape)),
+    temporaries=lambda x: 6 * max(x.bytes, 4 * math.prod(x.shape)),
 )
 def lrn_grad(
     xp: Any, x: Array, dy: Array, *, size: int, alpha: float, beta: float, bias: float

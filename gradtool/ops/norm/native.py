@@ -37,7 +37,7 @@ def layer(
     return library.layer_norm(x, scale, bias, y, mean, rstd, axis=axis, epsilon=epsilon)
 
 
-def _fits_rms(x: Spec, scale: Spec, *, out: Outputs, axis: int = -1, **_: Any) -> bool:
+def _fits_rms(x: Spec, scale: Spec, *, out: Outputs, axis: int = -1) -> bool:
     return _fits_layer(x, scale, out=out, axis=axis)
 
 
@@ -52,7 +52,7 @@ def root_mean_square(
     )
 
 
-def _layer_work(x: Spec, *_rest: Spec | None, out: Outputs, axis: int = -1, **_: Any) -> list[Spec]:
+def _layer_work(x: Spec, *, axis: int = -1) -> list[Spec]:
     return room(library.layer_work(x.shape, axis))
 
 
@@ -68,7 +68,7 @@ def layer_grad(
     )
 
 
-def _fits_rms_grad(x: Spec, scale: Spec, dy: Spec, *, out: Outputs, axis: int, **_: Any) -> bool:
+def _fits_rms_grad(x: Spec, scale: Spec, dy: Spec, *, out: Outputs, axis: int) -> bool:
     return are_floats(dy) and _fits_layer(x, scale, out=out, axis=axis)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gradtool.graph.specs import Spec
 from gradtool.native import batch_norm as library
@@ -14,12 +13,12 @@ from gradtool.ops.shared.types import Array, Arrays, Specs
 Outputs = Sequence[Spec | None]
 
 
-def _fits(*specs: Spec | None, out: Specs, training_mode: int = 0, **_: Any) -> bool:
+def _fits(*specs: Spec | None, out: Specs) -> bool:
     x = specs[0]
     return are_floats(*specs, *out) and x is not None and len(x.shape) > 1 and 0 not in x.shape
 
 
-def _work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
+def _work(x: Spec) -> list[Spec]:
     if isinstance(x, Laid):
         return room(library.work(x.lying, last=True))
     return room(library.work(x.shape, last=False))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gradtool.graph.specs import Spec
 from gradtool.native import group_norm as library
@@ -14,17 +13,17 @@ from gradtool.ops.shared.types import Array, Arrays
 Outputs = Sequence[Spec | None]
 
 
-def _fits(*specs: Spec | None, out: Outputs, **_: Any) -> bool:
+def _fits(*specs: Spec | None, out: Outputs) -> bool:
     return are_floats(*specs, *out) and specs[0] is not None and 0 not in specs[0].shape
 
 
-def _work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
+def _work(x: Spec) -> list[Spec]:
     if isinstance(x, Laid):
         return room(library.work(x.lying, last=True))
     return []
 
 
-def _grad_work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
+def _grad_work(x: Spec) -> list[Spec]:
     if isinstance(x, Laid):
         return room(library.work(x.lying, last=True))
     return room(library.work(x.shape))

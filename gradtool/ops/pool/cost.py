@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from gradtool.ops.costs import cost, free
 from gradtool.ops.shared.element_counts import Results, Shaped, made, size
@@ -13,37 +12,32 @@ free(("MaxUnpool",))
 
 
 @cost("MaxPool", "ai.gradtool::MaxPoolTraining")
-def max_pool(_: Shaped, *, out: Results, kernel_shape: Sequence[int], **__: Any) -> int:
+def max_pool(*, out: Results, kernel_shape: Sequence[int]) -> int:
     """The greatest element of each window."""
     return made(out) * math.prod(kernel_shape)
 
 
 @cost("AveragePool")
-def average_pool(_: Shaped, *, out: Results, kernel_shape: Sequence[int], **__: Any) -> int:
+def average_pool(*, out: Results, kernel_shape: Sequence[int]) -> int:
     """A sum and a division per window."""
     return made(out) * (math.prod(kernel_shape) + 1)
 
 
 @cost("ai.gradtool::AveragePoolGrad")
-def average_pool_grad(
-    dy: Shaped, _: Any, *, out: Results, kernel_shape: Sequence[int], **__: Any
-) -> int:
+def average_pool_grad(dy: Shaped, *, kernel_shape: Sequence[int]) -> int:
     """A division and as many additions as the window has taps, for each element of dy."""
-    del out
     return size(dy) * (math.prod(kernel_shape) + 1)
 
 
 @cost("ai.gradtool::MaxPoolGrad")
-def max_pool_grad(dy: Shaped, *_: Any, out: Results, **__: Any) -> int:
+def max_pool_grad(dy: Shaped) -> int:
     """Dy added at the places of the maxima."""
-    del out
     return size(dy)
 
 
 @cost("GlobalMaxPool")
-def global_max_pool(x: Shaped, *, out: Results) -> int:
+def global_max_pool(x: Shaped) -> int:
     """The greatest element of each plane."""
-    del out
     return size(x)
 
 
@@ -59,7 +53,7 @@ def _power(p: int) -> int:
 
 
 @cost("LpPool")
-def lp_pool(x: Shaped, *, out: Results, kernel_shape: Sequence[int], p: int = 2, **_: Any) -> int:
+def lp_pool(x: Shaped, *, out: Results, kernel_shape: Sequence[int], p: int = 2) -> int:
     """`y = (Σ |x|^p)^(1/p)` over each window."""
     return _power(p) * size(x) + made(out) * (math.prod(kernel_shape) + (p != 1))
 
@@ -78,17 +72,12 @@ def _slopes(x: Shaped, dy: Shaped, p: int) -> int:
 
 
 @cost("ai.gradtool::LpPoolGrad")
-def lp_pool_grad(
-    x: Shaped, _: Shaped, dy: Shaped, *,
-    out: Results, p: int, kernel_shape: Sequence[int], **__: Any,
-) -> int:  # fmt: skip
+def lp_pool_grad(x: Shaped, _: Shaped, dy: Shaped, *, p: int, kernel_shape: Sequence[int]) -> int:
     """`dx = sign x · |x|^(p - 1) · Σ dy · y^(1 - p)` over the windows with x."""
-    del out
     return _slopes(x, dy, p) + size(dy) * math.prod(kernel_shape)
 
 
 @cost("ai.gradtool::GlobalLpPoolGrad")
-def global_lp_pool_grad(x: Shaped, _: Shaped, dy: Shaped, *, out: Results, p: int) -> int:
+def global_lp_pool_grad(x: Shaped, _: Shaped, dy: Shaped, *, p: int) -> int:
     """`dx = sign x · |x|^(p - 1) · dy · y^(1 - p)`."""
-    del out
     return _slopes(x, dy, p)

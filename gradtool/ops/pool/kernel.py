@@ -14,7 +14,7 @@ from gradtool.operators.block_size import at_a_time
 from gradtool.operators.windows import Window
 from gradtool.ops.kernels import kernel
 from gradtool.ops.pool.kernel_windows import Pool, planes
-from gradtool.ops.shared.types import Array, Arrays, DType, Index, Specs
+from gradtool.ops.shared.types import Array, Arrays, DType, Index
 
 PLACES = 1 << 14  # places at a time that are made those of several planes
 
@@ -154,9 +154,7 @@ def _tile(dy: Array | Spec) -> tuple[int, int]:
     return max(1, min(places // max(1, windows), planes)), max(1, min(places, windows))
 
 
-def _max_grad_work(
-    dy: Spec, indices: Spec, sizes: Array, *, out: Specs, storage_order: int
-) -> list[Spec]:
+def _max_grad_work(dy: Spec, indices: Spec, *, storage_order: int) -> list[Spec]:
     if indices.dtype != np.int64:
         count = min(math.prod(_tile(dy)), math.prod(dy.shape))
         return [Spec((count,), np.dtype(np.int64))]
@@ -166,14 +164,7 @@ def _max_grad_work(
 
 @kernel("ai.gradtool::MaxPoolGrad", host=(2,), work=_max_grad_work)
 def max_pool_grad(
-    xp: Any,
-    dy: Array,
-    indices: Array,
-    _: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    storage_order: int,
+    xp: Any, dy: Array, indices: Array, _: Array, *, out: Arrays, work: Arrays, storage_order: int
 ) -> None:
     """Dy added where the forward pass found the maxima."""
     dx = out[0].reshape(-1)
@@ -233,7 +224,7 @@ def _rows(x: Array) -> Array:
     return x.reshape(x.shape[0] * x.shape[1], math.prod(x.shape[2:]))
 
 
-def _global_work(x: Spec, *, out: Specs) -> list[Spec]:
+def _global_work(x: Spec) -> list[Spec]:
     wide = x.dtype if x.dtype.itemsize > 2 else np.dtype(np.float32)
     ones = math.prod(x.shape[2:]) if wide == x.dtype else 0
     return [Spec((ones,), x.dtype), Spec((x.shape[0] * x.shape[1],), wide)]
@@ -252,13 +243,13 @@ def global_average_pool(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None
 
 
 @kernel("GlobalMaxPool")
-def global_max_pool(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
+def global_max_pool(xp: Any, x: Array, *, out: Arrays) -> None:
     """The greatest element of each plane."""
     xp.max(_rows(x), axis=1, out=out[0].reshape(-1))
 
 
 @kernel("ai.gradtool::GlobalMaxPoolGrad")
-def global_max_pool_grad(xp: Any, x: Array, dy: Array, *, out: Arrays, work: Arrays) -> None:
+def global_max_pool_grad(xp: Any, x: Array, dy: Array, *, out: Arrays) -> None:
     out[0].fill(0)
     dx, dy = _rows(out[0]), dy.reshape(-1)
     for row, values in enumerate(_rows(x)):
@@ -278,7 +269,7 @@ def _unpool_sizes(x: Array, shape: Array | None, attributes: Mapping[str, Any]) 
 @kernel(
     "MaxUnpool",
     host=(2,),
-    temporaries=lambda x, indices, shape=None, *, out, **_: 3 * indices.bytes + out[0].bytes,
+    temporaries=lambda x, indices, *, out: 3 * indices.bytes + out[0].bytes,
 )
 def max_unpool(
     xp: Any, x: Array, indices: Array, shape: Array | None = None, **attributes: Any

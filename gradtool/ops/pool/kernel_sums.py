@@ -20,13 +20,7 @@ def _average_work(x: Spec, *, out: Specs, **attributes: Any) -> list[Spec]:
 
 @kernel("AveragePool", work=_average_work)
 def average_pool(
-    xp: Any,
-    x: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    count_include_pad: int = 0,
-    **attributes: Any,
+    xp: Any, x: Array, *, out: Arrays, work: Arrays, count_include_pad: int = 0, **attributes: Any
 ) -> None:
     """The mean of each window over its elements in x, or in x and its padding."""
     pool = Pool.of(x, out[0], attributes, mean=True)
@@ -44,7 +38,7 @@ def average_pool(
             xp.copyto(target[span], made, casting="unsafe")
 
 
-def _average_grad_work(dy: Spec, sizes: Array, *, out: Specs, **attributes: Any) -> list[Spec]:
+def _average_grad_work(dy: Spec, *, out: Specs, **attributes: Any) -> list[Spec]:
     pool = Pool.of(out[0], dy, attributes)
     image = pool.image() if pool.wide != pool.dtype else Spec((0,), pool.wide)
     return [pool.block(), image]
@@ -138,22 +132,14 @@ def _slopes(xp: Any, x: Array, p: int, out: Array) -> None:
         xp.sign(x, out=out)
 
 
-def _lp_grad_work(x: Spec, y: Spec, dy: Spec, *, out: Specs, **attributes: Any) -> list[Spec]:
+def _lp_grad_work(x: Spec, y: Spec, dy: Spec, **attributes: Any) -> list[Spec]:
     pool = Pool.of(x, dy, attributes)
     return [pool.image(), pool.image(), pool.block(), pool.block(bool)]
 
 
 @kernel("ai.gradtool::LpPoolGrad", work=_lp_grad_work)
 def lp_pool_grad(
-    xp: Any,
-    x: Array,
-    y: Array,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    p: int,
-    **attributes: Any,
+    xp: Any, x: Array, y: Array, dy: Array, *, out: Arrays, work: Arrays, p: int, **attributes: Any
 ) -> None:
     """The gradient of LpPool: dy · sign(x) · (|x| / y)^(p − 1), summed over windows."""
     pool = Pool.of(x, dy, attributes)
@@ -179,7 +165,7 @@ def _rows(x: Array) -> Array:
     return x.reshape(x.shape[0] * x.shape[1], math.prod(x.shape[2:]))
 
 
-@kernel("GlobalLpPool", work=lambda x, *, out, p=2: [
+@kernel("GlobalLpPool", work=lambda x: [
     Spec((math.prod(x.shape[2:]),), _wide(x)), Spec((x.shape[0] * x.shape[1],), _wide(x)),
 ])  # fmt: skip
 def global_lp_pool(xp: Any, x: Array, *, out: Arrays, work: Arrays, p: int = 2) -> None:
@@ -192,7 +178,7 @@ def global_lp_pool(xp: Any, x: Array, *, out: Arrays, work: Arrays, p: int = 2) 
     xp.copyto(out[0].reshape(-1), sums, casting="unsafe")
 
 
-@kernel("ai.gradtool::GlobalLpPoolGrad", work=lambda x, y, dy, *, out, p: [
+@kernel("ai.gradtool::GlobalLpPoolGrad", work=lambda x: [
     Spec((math.prod(x.shape[2:]),), _wide(x)), Spec((x.shape[0] * x.shape[1],), _wide(x)),
     Spec((x.shape[0] * x.shape[1],), np.dtype(bool)),
 ])  # fmt: skip

@@ -50,7 +50,7 @@ def _fits_max(x: Spec, *, out: Outputs, **given: Any) -> bool:
     )
 
 
-def _work(x: Spec, *, out: Outputs, **_: Any) -> list[Spec]:
+def _work(x: Spec, *, out: Outputs) -> list[Spec]:
     return room(turned(x, *out))
 
 
@@ -68,11 +68,11 @@ for _op in ("MaxPool", "ai.gradtool::MaxPoolTraining"):
     native(_op, fits=_fits_max, work=_work, layouts="last")(_bind_max)
 
 
-def _fits_max_grad(dy: Spec, places: Spec, _sizes: Any, *, out: Outputs, **_: Any) -> bool:
+def _fits_max_grad(dy: Spec, places: Spec, *, out: Outputs) -> bool:
     return _are_images(out[0], dy, places)
 
 
-def _grad_work(dy: Spec, *rest: Any, out: Outputs, **_: Any) -> list[Spec]:
+def _grad_work(dy: Spec, *rest: Any, out: Outputs) -> list[Spec]:
     images = [each for each in rest if isinstance(each, Spec) and len(each.shape) == IMAGE]
     return room(turned(dy, *images, out[0]))
 
@@ -96,7 +96,7 @@ def average_pool(
     return turns.around(library.average_pool(turns.read(x), turns.write(out[0]), window))
 
 
-def _fits_average_grad(dy: Spec, _sizes: Any, *, out: Outputs, **given: Any) -> bool:
+def _fits_average_grad(dy: Spec, *, out: Outputs, **given: Any) -> bool:
     dx = out[0]
     return dx is not None and _are_images(dx, dy) and _is_small(dx, given)
 

@@ -138,13 +138,7 @@ def conv_integer(
 
 
 def _qconv_work(
-    x: Spec,
-    x_scale: Spec,
-    x_zero: Spec,
-    w: Spec,
-    *others: Spec,
-    out: Specs,
-    **attributes: Any,
+    x: Spec, x_scale: Spec, x_zero: Spec, w: Spec, *others: Spec, out: Specs, **attributes: Any
 ) -> list[Spec]:
     return _conv_work(x, w, out[0], attributes)
 

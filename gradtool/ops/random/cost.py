@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gradtool.ops.costs import cost, each
 from gradtool.ops.shared.element_counts import Results, Shaped, made, size
 
@@ -17,6 +15,6 @@ each({
 
 
 @cost("Multinomial")
-def multinomial(x: Shaped, *, out: Results, **_: Any) -> int:
+def multinomial(x: Shaped, *, out: Results) -> int:
     """`Σ exp(x - max)` as it runs; for each sample a draw, scaled, and a binary search in it."""
     return 4 * size(x) + made(out) * (2 + x.shape[1].bit_length())

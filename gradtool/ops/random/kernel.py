@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.rng import unseeded
 from gradtool.ops.shared.types import Array, Specs
@@ -23,7 +22,7 @@ def generator(seed: float | None, numbers: int | None = None) -> Any:
     return np.random.default_rng(struct.unpack("<I", struct.pack("<f", seed))[0])
 
 
-def _bytes(*inputs: Spec, out: Specs, **attributes: Any) -> int:
+def _bytes(*, out: Specs) -> int:
     return 8 * math.prod(out[0].shape)
 
 
@@ -69,9 +68,7 @@ def bernoulli(xp: Any, p: Array, *, dtype: int | None = None, seed: float | None
     return drawn.astype(p.dtype if dtype is None else ir.DataType(dtype).numpy())
 
 
-@kernel(
-    "Multinomial", temporaries=lambda x, *, out, **_: 8 * math.prod(x.shape) + 16 * out[0].bytes
-)
+@kernel("Multinomial", temporaries=lambda x, *, out: 8 * math.prod(x.shape) + 16 * out[0].bytes)
 def multinomial(
     xp: Any, x: Array, *, sample_size: int = 1, dtype: int = 6, seed: float | None = None
 ) -> Array:

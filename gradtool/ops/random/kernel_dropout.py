@@ -26,7 +26,6 @@ def _view(
     training: Array | None = None,
     *,
     out: Specs,
-    seed: Spec | None = None,
 ) -> Sequence[Window] | None:
     return [(0, strides)] if len(out) == 1 and not _is_training(training) else None
 
@@ -37,7 +36,6 @@ def _work(
     training: Array | None = None,
     *,
     out: Sequence[Spec | None],
-    seed: int | None = None,
 ) -> list[Spec]:
     if not _is_training(training):
         return []

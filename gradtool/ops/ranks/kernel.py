@@ -14,7 +14,7 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.ranks.members import taking_part
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 
 def _exchange(own: Array, into: Array) -> None:
@@ -26,7 +26,7 @@ def _exchange(own: Array, into: Array) -> None:
         group.exchange(own, into)
 
 
-def _moments_work(mean: Spec, *_rest: Spec, out: Specs, ranks: int) -> list[Spec]:
+def _moments_work(mean: Spec, *, ranks: int) -> list[Spec]:
     return [Spec((2, *mean.shape), mean.dtype), Spec((ranks, 2, *mean.shape), mean.dtype)]
 
 
@@ -54,7 +54,7 @@ def ranks_moments(
     xp.mean(means, axis=0, out=spread)
 
 
-def _mean_work(x: Spec, *, out: Specs, ranks: int) -> list[Spec]:
+def _mean_work(x: Spec, *, ranks: int) -> list[Spec]:
     return [Spec((ranks, *x.shape), x.dtype)]
 
 
@@ -65,9 +65,7 @@ def ranks_mean(xp: Any, x: Array, *, out: Arrays, work: Arrays, ranks: int) -> N
     xp.mean(work[0], axis=0, out=out[0])
 
 
-def _part_work(
-    x: Spec, *, out: Specs, counts: Sequence[int], rank: int, shape: Sequence[int], ordered: int
-) -> list[Spec]:
+def _part_work(x: Spec, *, counts: Sequence[int], rank: int, ordered: int) -> list[Spec]:
     """Workspace for the parts sent by other ranks, if they are added up here."""
     return [Spec((len(counts), counts[rank]), x.dtype)] if ordered or x.dtype.itemsize < 4 else []
 

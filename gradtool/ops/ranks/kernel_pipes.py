@@ -12,7 +12,7 @@ from gradtool.ops.shared.types import Array, Arrays
 
 @kernel("ai.gradtool::StageSend", may_inplace=(0,), strided=True)
 def stage_send(
-    xp: Any, x: Array, before: Array | None = None, *, out: Arrays, work: Arrays, to: int, slot: int
+    xp: Any, x: Array, before: Array | None = None, *, out: Arrays, to: int, slot: int
 ) -> None:
     """Send a copy of `x`, or `x` itself if the output is its alias."""
     (mail,) = out
@@ -25,7 +25,7 @@ def stage_send(
 
 @kernel("ai.gradtool::StageReceive")
 def stage_receive(
-    xp: Any, *, out: Arrays, work: Arrays, shape: Sequence[int], dtype: int, of: int, slot: int
+    xp: Any, *, out: Arrays, shape: Sequence[int], dtype: int, of: int, slot: int
 ) -> None:
     """The value sent by the stage `of` further, or zeros without a line of stages."""
     stages = line()
@@ -36,7 +36,7 @@ def stage_receive(
 
 
 @kernel("ai.gradtool::StageGive")
-def stage_give(xp: Any, x: Array, *, out: Arrays, work: Arrays, to: int, slot: int) -> None:
+def stage_give(xp: Any, x: Array, *, out: Arrays, to: int, slot: int) -> None:
     """Send values that stay as they are, and wait for their arrival."""
     stages = line()
     if stages is not None:
@@ -46,7 +46,7 @@ def stage_give(xp: Any, x: Array, *, out: Arrays, work: Arrays, to: int, slot: i
 
 
 @kernel("ai.gradtool::StageSent", strided=True)
-def stage_sent(xp: Any, *mails: Array, out: Arrays, work: Arrays) -> None:
+def stage_sent(xp: Any, *mails: Array, out: Arrays) -> None:
     """Wait until all has arrived."""
     stages = line()
     if stages is not None:

@@ -18,17 +18,14 @@ from gradtool.ops.kernels import kernel
 from gradtool.ops.ranks.members import taking_part
 from gradtool.ops.shared.sums import BLOCK
 from gradtool.ops.shared.take import take
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 from gradtool.ops.update.kernel_rows import row_slots
 from gradtool.ranks.group import Group
 
 INT64 = np.dtype(np.int64)
 
 
-def _read_work(
-    own: Spec, indices: Spec, *cache: Spec, out: Specs, table: str, bounds: Sequence[int],
-    stale: int,
-) -> list[Spec]:  # fmt: skip
+def _read_work(own: Spec, indices: Spec) -> list[Spec]:
     n = math.prod(indices.shape)
     vectors = [Spec((n,), INT64)] * 4
     return [*vectors, Spec((n,), np.dtype(bool)), Spec((n, *own.shape[1:]), own.dtype)]
@@ -106,9 +103,8 @@ def _read(
 
 
 def _sums_work(
-    rows: Spec, slots: Spec, sums: Spec, taken: Spec, totals: Spec, *, out: Specs, table: str,
-    bounds: Sequence[int], rank: int, stale: int,
-) -> list[Spec]:  # fmt: skip
+    rows: Spec, slots: Spec, sums: Spec, *, bounds: Sequence[int], rank: int
+) -> list[Spec]:
     block = max(min(at_a_time(BLOCK) // max(math.prod(sums.shape[1:]), 1), rows.shape[0]), 1)
     return [
         Spec(rows.shape, INT64),

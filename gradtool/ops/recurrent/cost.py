@@ -64,10 +64,9 @@ class Counts:
 @cost("LSTM")
 def lstm(
     x: Shaped, _: Shaped, r: Shaped, b: Shaped | None = None, _lens: Any = None, _h0: Any = None,
-    _c0: Any = None, p: Shaped | None = None, *, out: Results, **attributes: Any,
+    _c0: Any = None, p: Shaped | None = None, **attributes: Any,
 ) -> int:  # fmt: skip
     """`c = f c₋₁ + i g`, `h = o tanh(c)`."""
-    del out
     n = Counts("LSTM", x, r, (3, 1), attributes)
     return n.gates(b) + (5 + (6 if p is not None else 0)) * n.cell
 
@@ -93,12 +92,8 @@ def lstm_grad(
 
 
 @cost("GRU")
-def gru(
-    x: Shaped, _: Shaped, r: Shaped, b: Shaped | None = None, *_rest: Any,
-    out: Results, **attributes: Any,
-) -> int:  # fmt: skip
+def gru(x: Shaped, _: Shaped, r: Shaped, b: Shaped | None = None, **attributes: Any) -> int:
     """`h = (h₋₁ - hh) z + hh`, and a product of the reset gate."""
-    del out
     n = Counts("GRU", x, r, (2, 1), attributes)
     return n.gates(b) + 4 * n.cell
 
@@ -106,7 +101,7 @@ def gru(
 @cost("ai.gradtool::GRUGrad")
 def gru_grad(
     x: Shaped, _: Shaped, r: Shaped, b: Shaped | None, _lens: Any, _h0: Any, _y: Shaped,
-    dy: Shaped | None = None, *_rest: Any, out: Results, **attributes: Any,
+    dy: Shaped | None = None, *, out: Results, **attributes: Any,
 ) -> int:  # fmt: skip
     """The gates are computed again, then it goes back in time.
 
@@ -119,19 +114,15 @@ def gru_grad(
 
 
 @cost("RNN")
-def rnn(
-    x: Shaped, _: Shaped, r: Shaped, b: Shaped | None = None, *_rest: Any,
-    out: Results, **attributes: Any,
-) -> int:  # fmt: skip
+def rnn(x: Shaped, _: Shaped, r: Shaped, b: Shaped | None = None, **attributes: Any) -> int:
     """`h = f(W x + R h₋₁ + bias)`."""
-    del out
     return Counts("RNN", x, r, (1,), attributes).gates(b)
 
 
 @cost("ai.gradtool::RNNGrad")
 def rnn_grad(
     x: Shaped, _: Shaped, r: Shaped, _b: Any, _lens: Any, _h0: Any, _y: Shaped,
-    dy: Shaped | None = None, *_rest: Any, out: Results, **attributes: Any,
+    dy: Shaped | None = None, *, out: Results, **attributes: Any,
 ) -> int:  # fmt: skip
     """`da = dh f'`, which follows from Y, and `dh₋₁ = Rᵀ da`."""
     n = Counts("RNN", x, r, (1,), attributes)

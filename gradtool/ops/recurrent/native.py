@@ -21,7 +21,7 @@ KEPT_OUT, KEPT_IN = 3, 12  # what LSTM keeps: its output, and the input of its g
 LINEAR = "linear_before_reset"  # the attribute of one cell
 
 
-def _fits(*specs: Spec | None, out: Outputs, **_given: Any) -> bool:
+def _fits(*specs: Spec | None, out: Outputs) -> bool:
     x, _, r = specs[:3]
     lengths = specs[LENGTHS] if len(specs) > LENGTHS else None
     floats = are_floats(*(s for s in specs if s is not lengths), *out)

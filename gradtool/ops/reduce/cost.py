@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gradtool.ops.costs import cost, each
 from gradtool.ops.shared.element_counts import Results, Shaped, made, size
 
@@ -24,7 +22,7 @@ REDUCTIONS = {
 
 def _reduction(name: str, elements: int, results: int) -> None:
     @cost(name)
-    def formula(x: Shaped, *_: Any, out: Results, **__: Any) -> int:
+    def formula(x: Shaped, *, out: Results) -> int:
         return elements * size(x) + results * made(out)
 
 
@@ -40,7 +38,6 @@ each({
 
 
 @cost("ai.gradtool::ReduceExtremeGrad")
-def reduce_extreme_grad(x: Shaped, y: Shaped, _: Shaped, *, out: Results, **__: Any) -> int:
+def reduce_extreme_grad(x: Shaped, y: Shaped) -> int:
     """`dx = dy / k` at the k elements that equal y."""
-    del out
     return 2 * size(x) + size(y)

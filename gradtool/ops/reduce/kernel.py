@@ -172,9 +172,7 @@ def reduce_log_sum_exp(xp: Any, x: Array, axes: tuple[int, ...], out: Array, wor
         xp.copyto(out.reshape(shape), total, casting="unsafe")
 
 
-def _cumsum_work(
-    x: Spec, axis: Array, *, out: Specs, exclusive: int = 0, reverse: int = 0
-) -> list[Any]:
+def _cumsum_work(x: Spec, *, out: Specs) -> list[Any]:
     wide = accumulator(x.dtype)
     return [] if wide == out[0].dtype else [Spec(x.shape, wide)]
 

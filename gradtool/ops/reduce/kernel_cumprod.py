@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 
 def _oriented(arrays: Arrays, axis: Array, reverse: int) -> Iterator[Array]:
@@ -23,14 +23,7 @@ def _oriented(arrays: Arrays, axis: Array, reverse: int) -> Iterator[Array]:
 
 @kernel("CumProd", host=(1,), strided=True)
 def cum_prod(
-    xp: Any,
-    x: Array,
-    axis: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    exclusive: int = 0,
-    reverse: int = 0,
+    xp: Any, x: Array, axis: Array, *, out: Arrays, exclusive: int = 0, reverse: int = 0
 ) -> None:
     """`y[i] = Π x[j]` over the j up to i, or before i if exclusive."""
     x, y = _oriented((x, out[0]), axis, reverse)
@@ -44,7 +37,7 @@ def cum_prod(
         xp.multiply(y[i - 1, ...], x[i - 1 if exclusive else i, ...], out=y[i, ...])
 
 
-def _line(x: Spec, axis: Array, dy: Spec, *, out: Specs, **attributes: Any) -> list[Spec]:
+def _line(x: Spec, axis: Array) -> list[Spec]:
     """The elements at one place of the axis; for a shortest one, if it is not known."""
     known = isinstance(axis, np.ndarray)
     length = x.shape[int(axis.flat[0])] if known else min(x.shape)

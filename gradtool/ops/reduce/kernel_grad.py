@@ -12,24 +12,17 @@ from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.blocks import pointwise
 from gradtool.ops.shared.sums import accumulator, blocks, mapped_sum, mapped_work
-from gradtool.ops.shared.types import Array, Arrays, Index, Specs
+from gradtool.ops.shared.types import Array, Arrays, Index
 
 
-def _extreme_work(x: Spec, y: Spec, dy: Spec, *, out: Specs, axes: Sequence[int]) -> list[Spec]:
+def _extreme_work(x: Spec, y: Spec, *, axes: Sequence[int]) -> list[Spec]:
     wide = accumulator(x.dtype)
     return [Spec(y.shape, wide), *mapped_work(x, axes, Spec(y.shape, wide), wide)]
 
 
 @kernel("ai.gradtool::ReduceExtremeGrad", may_inplace=(0,), strided=True, work=_extreme_work)
 def reduce_extreme_grad(
-    xp: Any,
-    x: Array,
-    y: Array,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    axes: Sequence[int],
+    xp: Any, x: Array, y: Array, dy: Array, *, out: Arrays, work: Arrays, axes: Sequence[int]
 ) -> None:
     """`dx = dy / k` at the k elements that equal y, else 0; `out` may be x."""
     share, *work = work
@@ -57,7 +50,7 @@ def reduce_log_sum_exp_grad(xp: Any, x: Array, y: Array, dy: Array, out: Array, 
     xp.multiply(t, dy, out=out)
 
 
-def _products_bytes(x: Spec, dy: Spec, *, out: Specs, axes: Sequence[int]) -> int:
+def _products_bytes(x: Spec) -> int:
     return 3 * x.bytes
 
 

@@ -26,23 +26,14 @@ def _host(*inputs: Array) -> bool:
 # ------------------------------------------------------------------------- layouts
 
 
-def _reshape_view(
-    x: Spec, strides: tuple[int, ...], *others: Array, out: Specs, **attributes: Any
-) -> Sequence[Window] | None:
+def _reshape_view(x: Spec, strides: tuple[int, ...], *, out: Specs) -> Sequence[Window] | None:
     window = reshaped(x.shape, strides, out[0].shape)
     return None if window is None else [(0, window)]
 
 
 def _reshape(name: str) -> None:
     @kernel(name, strided=True, host=(1,), view=_reshape_view)
-    def run(
-        xp: Any,
-        x: Array,
-        *others: Array,
-        out: Arrays,
-        work: Arrays,
-        **attributes: Any,
-    ) -> None:
+    def run(xp: Any, x: Array, *others: Array, out: Arrays, **attributes: Any) -> None:
         """The elements in the same order; `out` has its shape already."""
         xp.copyto(out[0].reshape(x.shape), x)
 
@@ -52,21 +43,14 @@ for _name in ("Reshape", "Squeeze", "Unsqueeze", "Flatten"):
 
 
 def _transpose_view(
-    x: Spec, strides: tuple[int, ...], *, out: Specs, perm: Sequence[int] | None = None
+    x: Spec, strides: tuple[int, ...], *, perm: Sequence[int] | None = None
 ) -> Sequence[Window] | None:
     perm = range(len(strides))[::-1] if perm is None else perm
     return [(0, tuple(strides[axis] for axis in perm))]
 
 
 @kernel("Transpose", strided=True, view=_transpose_view)
-def transpose(
-    xp: Any,
-    x: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    perm: Sequence[int] | None = None,
-) -> None:
+def transpose(xp: Any, x: Array, *, out: Arrays, perm: Sequence[int] | None = None) -> None:
     """A copy in another order of axes.
 
     Where neighbours in the result lie a multiple of 2 KiB apart in x, they compete for the same
@@ -82,14 +66,12 @@ def transpose(
         xp.copyto(y, turned)
 
 
-def _expand_view(
-    x: Spec, strides: tuple[int, ...], shape: Array, *, out: Specs
-) -> Sequence[Window] | None:
+def _expand_view(x: Spec, strides: tuple[int, ...], *, out: Specs) -> Sequence[Window] | None:
     return [(0, strides)] if x.shape == out[0].shape else None
 
 
 @kernel("Expand", strided=True, host=(1,), view=_expand_view)
-def expand(xp: Any, x: Array, shape: Array, *, out: Arrays, work: Arrays) -> None:
+def expand(xp: Any, x: Array, shape: Array, *, out: Arrays) -> None:
     xp.copyto(out[0], x)
 
 
@@ -126,7 +108,6 @@ def slice_(
     steps: Array | None = None,
     *,
     out: Arrays,
-    work: Arrays,
 ) -> None:
     xp.copyto(out[0], x[slices(extents(x.shape, starts, ends, axes, steps))])
 
@@ -142,7 +123,6 @@ def slice_grad(
     steps: Array | None = None,
     *,
     out: Arrays,
-    work: Arrays,
 ) -> None:
     """`dy` where the slice was taken, zero elsewhere."""
     dx = out[0]
@@ -164,13 +144,7 @@ def split_sizes(length: int, sizes: Array | None, count: int) -> list[int]:
 
 
 def _split_view(
-    x: Spec,
-    strides: tuple[int, ...],
-    sizes: Array | None = None,
-    *,
-    out: Specs,
-    axis: int = 0,
-    num_outputs: int | None = None,
+    x: Spec, strides: tuple[int, ...], sizes: Array | None = None, *, out: Specs, axis: int = 0
 ) -> Sequence[Window] | None:
     if not _host(sizes):
         return None
@@ -186,7 +160,6 @@ def split(
     sizes: Array | None = None,
     *,
     out: Arrays,
-    work: Arrays,
     axis: int = 0,
     num_outputs: int | None = None,
 ) -> None:
@@ -199,7 +172,7 @@ def split(
 
 
 @kernel("Concat", strided=True)
-def concat(xp: Any, *inputs: Array, out: Arrays, work: Arrays, axis: int) -> None:
+def concat(xp: Any, *inputs: Array, out: Arrays, axis: int) -> None:
     axis %= out[0].ndim
     for x, piece in zip(inputs, pieces([x.shape[axis] for x in inputs]), strict=True):
         xp.copyto(out[0][along(axis, piece)], x)
@@ -213,51 +186,28 @@ def _put(xp: Any, out: Array, values: Array) -> None:
 
 
 @kernel("Shape", strided=True)
-def shape_(
-    xp: Any,
-    x: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    start: int = 0,
-    end: int | None = None,
-) -> None:
+def shape_(xp: Any, x: Array, *, out: Arrays, start: int = 0, end: int | None = None) -> None:
     _put(xp, out[0], x.shape[start:end])
 
 
 @kernel("Size", strided=True)
-def size(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
+def size(xp: Any, x: Array, *, out: Arrays) -> None:
     out[0][...] = x.size
 
 
 @kernel("ConstantOfShape", host=(0,))
-def constant_of_shape(
-    xp: Any,
-    shape: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    value: Array | None = None,
-) -> None:
+def constant_of_shape(xp: Any, shape: Array, *, out: Arrays, value: Array | None = None) -> None:
     out[0].fill(0 if value is None else value.item())
 
 
 @kernel("Constant")
-def constant(xp: Any, *, out: Arrays, work: Arrays, **attributes: Any) -> None:
+def constant(xp: Any, *, out: Arrays, **attributes: Any) -> None:
     (value,) = (v for v in attributes.values() if v is not None)
     _put(xp, out[0], value)
 
 
 @kernel("Range", host=(0, 1, 2))
-def range_(
-    xp: Any,
-    start: Array,
-    limit: Array,
-    delta: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-) -> None:
+def range_(xp: Any, start: Array, limit: Array, delta: Array, *, out: Arrays) -> None:
     """`start + i · delta` for i = 0, 1, …, without a second array of that size."""
     flat = out[0]
     size = at_a_time(BLOCK, MOST)
@@ -271,22 +221,14 @@ def range_(
 
 
 @kernel("Tile", strided=True, host=(1,))
-def tile(xp: Any, x: Array, repeats: Array, *, out: Arrays, work: Arrays) -> None:
+def tile(xp: Any, x: Array, repeats: Array, *, out: Arrays) -> None:
     """`x` repeated along every axis."""
     spread = [n for pair in zip(np.ravel(repeats).tolist(), x.shape, strict=True) for n in pair]
     xp.copyto(out[0].reshape(spread), x.reshape([n for s in x.shape for n in (1, s)]))
 
 
 @kernel("Trilu", may_inplace=(0,), host=(1,))
-def trilu(
-    xp: Any,
-    x: Array,
-    k: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    upper: int = 1,
-) -> None:
+def trilu(xp: Any, x: Array, k: Array | None = None, *, out: Arrays, upper: int = 1) -> None:
     """The part of each matrix on and above (`upper`) or below its k-th diagonal."""
     y = out[0]
     if not xp.may_share_memory(x, y):
@@ -306,15 +248,7 @@ def _blocks(shape: Sequence[int], size: int, mode: str) -> tuple[tuple[int, ...]
 
 
 @kernel("DepthToSpace")
-def depth_to_space(
-    xp: Any,
-    x: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    blocksize: int,
-    mode: str = "DCR",
-) -> None:
+def depth_to_space(xp: Any, x: Array, *, out: Arrays, blocksize: int, mode: str = "DCR") -> None:
     """Channels become blocks of pixels."""
     split, order = _blocks(x.shape, blocksize, mode)
     parts = x.reshape(split).transpose(order)
@@ -322,15 +256,7 @@ def depth_to_space(
 
 
 @kernel("SpaceToDepth")
-def space_to_depth(
-    xp: Any,
-    x: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    blocksize: int,
-    mode: str = "DCR",
-) -> None:
+def space_to_depth(xp: Any, x: Array, *, out: Arrays, blocksize: int, mode: str = "DCR") -> None:
     """Blocks of pixels become channels."""
     split, order = _blocks(out[0].shape, blocksize, mode)
     parts = out[0].reshape(split).transpose(order)

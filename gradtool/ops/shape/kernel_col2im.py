@@ -50,14 +50,7 @@ def _columns(x: Array, channels: int, block: Sequence[int], counts: Sequence[int
 
 @kernel("Col2Im", host=(1, 2))
 def col2im(
-    xp: Any,
-    x: Array,
-    image: Array,
-    block: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
+    xp: Any, x: Array, image: Array, block: Array, *, out: Arrays, **attributes: Any
 ) -> None:
     """The sum of all blocks, each at its place in the image."""
     y = out[0]
@@ -69,15 +62,7 @@ def col2im(
 
 
 @kernel("ai.gradtool::Col2ImGrad", host=(1,))
-def col2im_grad(
-    xp: Any,
-    dy: Array,
-    block: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
-) -> None:
+def col2im_grad(xp: Any, dy: Array, block: Array, *, out: Arrays, **attributes: Any) -> None:
     """The blocks of dy; zero where a block reaches over the border."""
     dx = out[0]
     dx.fill(0)
@@ -89,14 +74,7 @@ def col2im_grad(
 
 @kernel("ReverseSequence", host=(1,), strided=True)
 def reverse_sequence(
-    xp: Any,
-    x: Array,
-    lengths: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    batch_axis: int = 1,
-    time_axis: int = 0,
+    xp: Any, x: Array, lengths: Array, *, out: Arrays, batch_axis: int = 1, time_axis: int = 0
 ) -> None:
     """The first `lengths[b]` elements of each sequence in reverse order, the rest as it is."""
     y = xp.moveaxis(out[0], (batch_axis, time_axis), (0, 1))

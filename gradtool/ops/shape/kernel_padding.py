@@ -95,7 +95,6 @@ def _work(
     value: Array | None = None,
     axes: Array | None = None,
     *,
-    out: Specs,
     mode: str = "constant",
 ) -> list[Spec]:
     """Intermediate arrays, padded along some axes but not all; known only where the pads are."""
@@ -135,13 +134,7 @@ def pad(
 
 
 def _grad_work(
-    dy: Spec,
-    shape: Array,
-    pads: Array,
-    axes: Array | None = None,
-    *,
-    out: Specs,
-    mode: str,
+    dy: Spec, shape: Array, pads: Array, axes: Array | None = None, *, out: Specs, mode: str
 ) -> list[Spec]:
     borders = _pads(len(dy.shape), pads, axes)
     stages = _stages(out[0].shape, borders)
@@ -204,13 +197,7 @@ def pad_grad(
 
 @kernel("CenterCropPad", host=(1,), strided=True)
 def center_crop_pad(
-    xp: Any,
-    x: Array,
-    shape: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    axes: Sequence[int] | None = None,
+    xp: Any, x: Array, shape: Array, *, out: Arrays, axes: Sequence[int] | None = None
 ) -> None:
     """`x` cropped or padded with zeros on both sides, the odd element on the right."""
     y = out[0]

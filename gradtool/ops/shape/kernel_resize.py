@@ -145,14 +145,7 @@ def _resize_work(x: Spec, *inputs: Array, out: Specs, **attributes: Any) -> list
 
 
 @kernel("Resize", host=(1, 2, 3), work=_resize_work)
-def resize(
-    xp: Any,
-    x: Array,
-    *inputs: Array,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
-) -> None:
+def resize(xp: Any, x: Array, *inputs: Array, out: Arrays, work: Arrays, **attributes: Any) -> None:
     """`x` at other sizes, by the nearest element or a polynomial through the neighbours."""
     plan_of = partial(taps, x.shape, out[0].shape, *inputs, **attributes)
     if work:
@@ -176,13 +169,7 @@ def _grad_work(dy: Spec, shape: Array, *inputs: Array, out: Specs, **attributes:
 
 @kernel("ai.gradtool::ResizeGrad", host=(1, 2, 3, 4), work=_grad_work)
 def resize_grad(
-    xp: Any,
-    dy: Array,
-    shape: Array,
-    *inputs: Array,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
+    xp: Any, dy: Array, shape: Array, *inputs: Array, out: Arrays, work: Arrays, **attributes: Any
 ) -> None:
     """The transposed taps applied to `dy`."""
     given = out[0].shape, dy.shape, *inputs

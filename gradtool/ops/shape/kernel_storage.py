@@ -9,15 +9,15 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import Window, kernel
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 
-def _whole(x: Spec, strides: tuple[int, ...], *, out: Specs, to: int) -> Sequence[Window]:
+def _whole(x: Spec, strides: tuple[int, ...]) -> Sequence[Window]:
     return [(0, strides)]
 
 
 @kernel("BitCast", view=_whole)
-def bit_cast(xp: Any, x: Array, *, out: Arrays, work: Arrays, to: int) -> None:
+def bit_cast(xp: Any, x: Array, *, out: Arrays, to: int) -> None:
     """The same bits as a type of the same size."""
     xp.copyto(out[0], x.view(out[0].dtype))
 
@@ -30,7 +30,6 @@ def tensor_scatter(
     starts: Array | None = None,
     *,
     out: Arrays,
-    work: Arrays,
     mode: str = "linear",
     axis: int = -2,
 ) -> None:
@@ -63,7 +62,6 @@ def tensor_scatter_grad(
     starts: Array | None = None,
     *,
     out: Arrays,
-    work: Arrays,
     mode: str = "linear",
     axis: int = -2,
 ) -> None:

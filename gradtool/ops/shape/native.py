@@ -95,7 +95,7 @@ def _same(x: Array, *, out: Arrays) -> Moves:
     yield out[0], x
 
 
-def _fits_like(x: Spec, _like: Spec, *, out: Arrays, **_: Any) -> bool:
+def _fits_like(x: Spec, *, out: Arrays) -> bool:
     """Whether it has the type already."""
     return x.dtype == out[0].dtype and _fits(1, x, out=out)
 

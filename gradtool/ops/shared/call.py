@@ -54,5 +54,5 @@ def call(
     ]
     written = [None if s is None else xp.empty(s.shape, s.dtype) for s in out]
     work = [xp.empty(s.shape, s.dtype) for s in kernel.workspace(specs, out, attributes)]
-    kernel.function(xp, *inputs, out=written, work=work, **attributes)
+    kernel.function(xp, *inputs, **kernel.buffers(written, work), **attributes)
     return written

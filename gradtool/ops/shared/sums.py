@@ -174,12 +174,7 @@ def mapped_work(x: Spec, axes: Sequence[int], out: Spec, wide: DType) -> list[Sp
 
 
 def mapped_sum(
-    xp: Any,
-    x: Array,
-    axes: Sequence[int],
-    terms: Callable[..., Any],
-    out: Array,
-    work: Arrays,
+    xp: Any, x: Array, axes: Sequence[int], terms: Callable[..., Any], out: Array, work: Arrays
 ) -> Array:
     """`Σ f(x)` over `axes` in a wide array of kept axes; `out` itself unless it is narrow.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import Function
+from gradtool.ops.shared.declarations import ask
 from gradtool.ops.shared.sums import accumulator
 from gradtool.ops.shared.types import Array, Arrays, Specs
 
@@ -34,11 +35,11 @@ def widened(
         *inputs: Spec | Array, out: Sequence[Spec | None], **attributes: Any
     ) -> list[Spec]:
         if not needs(inputs[0]):
-            return list(work(*inputs, out=out, **attributes))
+            return list(ask(work, inputs, out, attributes))
         given, results = wide_specs(inputs), wide_specs(out)
         pairs = zip((*given, *results), (*inputs, *out), strict=True)
         copies = [w for w, v in pairs if w is not None and w is not v]
-        return [*copies, *work(*given, out=tuple(results), **attributes)]
+        return [*copies, *ask(work, given, results, attributes)]
 
     def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **attributes: Any) -> None:
         """Call the kernel, on copies in float32 where its inputs are half precision."""

@@ -53,21 +53,17 @@ def _dft(x: Shaped, length: Any, axis: int, inverse: int, onesided: int) -> int:
 
 @cost("DFT", since=17)
 def dft_17(
-    x: Shaped, length: Any = None, *, out: Results, axis: int = 1, inverse: int = 0,
-    onesided: int = 0,
-) -> int | None:  # fmt: skip
+    x: Shaped, length: Any = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
+) -> int | None:
     """The axis is an attribute."""
-    del out
     return _dft(x, length, axis, inverse, onesided) if _known(length) else None
 
 
 @cost("DFT", since=20)
 def dft(
-    x: Shaped, length: Any = None, axis: Any = None, *, out: Results, inverse: int = 0,
-    onesided: int = 0,
-) -> int | None:  # fmt: skip
+    x: Shaped, length: Any = None, axis: Any = None, *, inverse: int = 0, onesided: int = 0
+) -> int | None:
     """The axis is an input; the inverse divides by the length."""
-    del out
     if not _known(length, axis):
         return None
     return _dft(x, length, -2 if axis is None else _number(axis), inverse, onesided)
@@ -123,8 +119,7 @@ def stft_grad(
 
 
 @cost("ai.gradtool::STFTGradWindow")
-def stft_grad_window(dy: Shaped, x: Shaped, _: Any, window: Shaped, *, out: Results) -> int:
+def stft_grad_window(dy: Shaped, x: Shaped, _: Any, window: Shaped) -> int:
     """`Σ x · dframe` over batch, frames and channels."""
-    del out
     n = size(window)
     return math.prod(dy.shape[:2]) * (transform(n, real=False) + 2 * n + 2 * n * x.shape[-1])

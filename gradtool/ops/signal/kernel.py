@@ -57,7 +57,7 @@ def _transform(xp: Any, x: Array, length: Array, axis: int, inverse: int, onesid
     return pairs_of(xp, made, x.dtype)
 
 
-def _dft_bytes(x: Spec, *others: Array, out: Specs, **attributes: Any) -> int:
+def _dft_bytes(x: Spec, *, out: Specs) -> int:
     return transform_bytes(x, out[0])
 
 
@@ -90,7 +90,7 @@ def dft(
     return _transform(xp, x, length, axis, inverse, onesided)
 
 
-def _stft_bytes(x: Spec, *others: Spec, out: Specs, **attributes: Any) -> int:
+def _stft_bytes(*, out: Specs) -> int:
     return 2 * transform_bytes(out[0], out[0])
 
 
@@ -126,7 +126,7 @@ def stft(
     return _transform(xp, frames, None, -2, 0, onesided)
 
 
-def _grad_bytes(dy: Spec, *others: Array, out: Specs, **attributes: Any) -> int:
+def _grad_bytes(dy: Spec, *, out: Specs) -> int:
     return 2 * transform_bytes(dy, out[0])
 
 

@@ -21,13 +21,7 @@ COSINES = {
 def _window(name: str, a: float, b: float, c: float) -> None:
     @kernel(name, host=(0,))
     def run(
-        xp: Any,
-        size: Array,
-        *,
-        out: Arrays,
-        work: Arrays,
-        output_datatype: int = 1,
-        periodic: int = 1,
+        xp: Any, size: Array, *, out: Arrays, output_datatype: int = 1, periodic: int = 1
     ) -> None:
         """`a - b cos(2πn/N) + c cos(4πn/N)`, with N the size, or one less if not periodic."""
         count = int(np.ravel(size)[0])
@@ -40,7 +34,7 @@ for _name, _terms in COSINES.items():
     _window(_name, *_terms)
 
 
-@kernel("MelWeightMatrix", host=(0, 1, 2, 3, 4), temporaries=lambda *_, out: 2 * out[0].bytes)
+@kernel("MelWeightMatrix", host=(0, 1, 2, 3, 4), temporaries=lambda *, out: 2 * out[0].bytes)
 def mel_weight_matrix(
     xp: Any, bins: Array, dft_length: Array, sample_rate: Array, lower: Array, upper: Array, *,
     output_datatype: int = 1,

@@ -24,7 +24,7 @@ def _two_blocks(
 
 
 def _three_blocks(
-    rate: Array, count: Array, *tensors: Spec, out: Sequence[Spec | None], **attributes: Any
+    rate: Array, count: Array, *tensors: Spec, out: Sequence[Spec | None]
 ) -> list[Spec]:
     specs = _two_blocks(rate, count, *tensors, out=out)
     return [*specs, *specs[:1]]

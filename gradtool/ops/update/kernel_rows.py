@@ -22,7 +22,7 @@ from gradtool.ops.update.kernel import flat_numbers, run_block, tape_of, tape_ro
 INT64 = np.dtype(np.int64)
 
 
-def _slots_work(indices: Spec, *, out: Sequence[Spec | None], size: int) -> list[Spec]:
+def _slots_work(indices: Spec, *, out: Sequence[Spec | None]) -> list[Spec]:
     n = indices.shape
     return [] if out[1] is None else [Spec(n, INT64), Spec(n, INT64), Spec(n, np.dtype(bool))]
 

@@ -11,7 +11,7 @@ from gradtool.ops.native import Bound, are_floats, native
 from gradtool.ops.shared.types import Array, Arrays
 
 
-def _fits(x: Spec, *rest: Any, out: Sequence[Spec | None], **_: Any) -> bool:
+def _fits(x: Spec, *rest: Any, out: Sequence[Spec | None]) -> bool:
     return all(o is not None for o in out) and are_floats(x, *rest, *out) and 0 not in x.shape
 
 

@@ -16,13 +16,13 @@ INSIDE = {"border": 2, "reflection": 5}
 
 
 @cost("AffineGrid")
-def affine_grid(theta: Shaped, _: Any, *, out: Results, **__: Any) -> int:
+def affine_grid(theta: Shaped, *, out: Results) -> int:
     """`grid[n, …] = theta[n] @ (x, y, …, 1)`."""
     return 2 * made(out) * theta.shape[2]
 
 
 @cost("ai.gradtool::AffineGridGrad")
-def affine_grid_grad(dy: Shaped, _: Any, *, out: Results, **__: Any) -> int:
+def affine_grid_grad(dy: Shaped, *, out: Results) -> int:
     """`dtheta[n] = Σ dy[n, p] ⊗ (points[p], 1)`."""
     return 2 * size(dy) * result(out).shape[2]
 
@@ -47,11 +47,9 @@ def _summed(points: int, channels: int, rank: int, mode: str) -> int:
 
 @cost("GridSample")
 def grid_sample(
-    x: Shaped, grid: Shaped, *, out: Results, mode: str = "linear", padding_mode: str = "zeros",
-    **_: Any,
-) -> int:  # fmt: skip
+    x: Shaped, grid: Shaped, *, mode: str = "linear", padding_mode: str = "zeros"
+) -> int:
     """Positions come normalised: `((p + 1) · size - 1) / 2`."""
-    del out
     rank, mode = grid.shape[-1], NAMES.get(mode, mode)
     points = size(grid) // max(rank, 1)
     weights = 4 * size(grid) + _weights(points, rank, mode, padding_mode)
@@ -68,7 +66,7 @@ def sample(x: Shaped, positions: Shaped, *, out: Results, mode: str, padding: st
 
 @cost("ai.gradtool::SampleGradInput")
 def sample_grad_input(
-    positions: Shaped, dy: Shaped, _: Any, *, out: Results, mode: str, padding: str, **__: Any
+    positions: Shaped, dy: Shaped, *, out: Results, mode: str, padding: str
 ) -> int:
     """`dx[n, c, tap] += dy[n, c, m] · weight`."""
     return sample(dy, positions, out=out, mode=mode, padding=padding)
@@ -76,7 +74,7 @@ def sample_grad_input(
 
 @cost("ai.gradtool::SampleGradPositions")
 def sample_grad_positions(
-    x: Shaped, positions: Shaped, _: Shaped, *, out: Results, mode: str, padding: str, **__: Any
+    x: Shaped, positions: Shaped, *, out: Results, mode: str, padding: str
 ) -> int:
     """`Σ_c dy · Σ x · ∂weight / ∂position`: r factors, added, for each tap and axis."""
     points, rank = math.prod(positions.shape[:2]), positions.shape[2]
@@ -94,9 +92,8 @@ def _candidates(regions: int, channels: int, bins: int, ratio: int) -> int | Non
 
 @cost("RoiAlign")
 def roi_align(
-    x: Shaped, rois: Shaped, _: Any, *, out: Results, sampling_ratio: int = 0, mode: str = "avg",
-    **__: Any,
-) -> int | None:  # fmt: skip
+    x: Shaped, rois: Shaped, _: Any, *, out: Results, sampling_ratio: int = 0, mode: str = "avg"
+) -> int | None:
     """`up @ x @ acrossᵀ` for each region, with matrices that average the samples of a bin."""
     _, channels, height, width = x.shape
     rows, columns = result(out).shape[2:]
@@ -106,9 +103,7 @@ def roi_align(
 
 
 @cost("ai.gradtool::RoiAlignGrad")
-def roi_align_grad(
-    _rois: Any, _batch: Any, dy: Shaped, _shape: Any, *, out: Results, **_: Any
-) -> int:
+def roi_align_grad(_rois: Any, _batch: Any, dy: Shaped, *, out: Results) -> int:
     """`dx[batch[r]] += upᵀ dy[r] across`."""
     regions, channels, rows, columns = dy.shape
     height, width = result(out).shape[2:]
@@ -117,11 +112,8 @@ def roi_align_grad(
 
 
 @cost("ai.gradtool::RoiAlignGradRois")
-def roi_align_grad_rois(
-    x: Shaped, _rois: Any, _batch: Any, dy: Shaped, *, out: Results, **_: Any
-) -> int:
+def roi_align_grad_rois(x: Shaped, _rois: Any, _batch: Any, dy: Shaped) -> int:
     """`Σ dy (x acrossᵀ)ᵀ` and `Σ dyᵀ (up x)` over channels: the slopes of up and across."""
-    del out
     regions, channels, rows, columns = dy.shape
     height, width = x.shape[2:]
     by_rows = 2 * height * columns * (width + rows) + rows * height
@@ -131,19 +123,17 @@ def roi_align_grad_rois(
 
 @cost("ai.gradtool::RoiAlignMaxGrad")
 def roi_align_max_grad(
-    _x: Shaped, _rois: Any, _batch: Any, dy: Shaped, *, out: Results, sampling_ratio: int, **_: Any
+    _x: Shaped, _rois: Any, _batch: Any, dy: Shaped, *, sampling_ratio: int
 ) -> int | None:
     """The largest corner is found again; `dx[corner] += dy · weight`, two factors."""
-    del out
     return _through_largest(dy, sampling_ratio, 3)
 
 
 @cost("ai.gradtool::RoiAlignMaxGradRois")
 def roi_align_max_grad_rois(
-    _x: Shaped, _rois: Any, _batch: Any, dy: Shaped, *, out: Results, sampling_ratio: int, **_: Any
+    _x: Shaped, _rois: Any, _batch: Any, dy: Shaped, *, sampling_ratio: int
 ) -> int | None:
     """`dy · x`, times the weight of one axis and the slope of the other, added: for both axes."""
-    del out
     return _through_largest(dy, sampling_ratio, 7)
 
 

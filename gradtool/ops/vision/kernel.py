@@ -11,7 +11,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.types import Array, Specs
+from gradtool.ops.shared.types import Array
 from gradtool.text.extras import install
 
 
@@ -22,7 +22,7 @@ def axis_positions(size: int, align_corners: int) -> Array:
     return (2 * np.arange(size) + 1) / size - 1
 
 
-@kernel("AffineGrid", host=(1,), temporaries=lambda theta, size, *, out, **_: 2 * out[0].bytes)
+@kernel("AffineGrid", host=(1,), temporaries=lambda *, out: 2 * out[0].bytes)
 def affine_grid(xp: Any, theta: Array, size: Array, *, align_corners: int = 0) -> Array:
     """`grid[n, …] = theta[n] @ (x, y, …, 1)`: the last axis comes first."""
     sizes = [int(s) for s in size[2:]]
@@ -49,7 +49,7 @@ def image_decoder(xp: Any, encoded: Array, *, pixel_format: str = "RGB") -> Arra
     return xp.asarray(pixels[:, :, ::-1] if pixel_format == "BGR" else pixels)
 
 
-def _grid_bytes(dy: Spec, size: Spec, *, out: Specs, **attributes: Any) -> int:
+def _grid_bytes(dy: Spec) -> int:
     return 2 * dy.bytes
 
 

@@ -56,7 +56,7 @@ def regions(
         yield tuple(positions(start, extent, b, ratio) for start, extent, b in starts)
 
 
-def _align_bytes(x: Spec, rois: Spec, batch: Spec, *, out: Specs, **attributes: Any) -> int:
+def _align_bytes(x: Spec, **attributes: Any) -> int:
     rows = math.prod(x.shape[1:]) * accumulator(x.dtype).itemsize
     return 12 * rows if attributes.get("mode") == "max" else 2 * rows
 
@@ -138,7 +138,7 @@ def whole_bins(
     return found
 
 
-def _spread_bytes(*inputs: Spec, out: Specs, **attributes: Any) -> int:
+def _spread_bytes(*, out: Specs) -> int:
     return 2 * out[0].bytes
 
 
@@ -165,7 +165,7 @@ def roi_align_grad(
     return dx.astype(dy.dtype, copy=False)
 
 
-@kernel("ai.gradtool::RoiAlignGradRois", host=(1, 2), temporaries=lambda x, *_, out, **__: x.bytes)
+@kernel("ai.gradtool::RoiAlignGradRois", host=(1, 2), temporaries=lambda x: x.bytes)
 def roi_align_grad_rois(
     xp: Any,
     x: Array,

@@ -110,9 +110,7 @@ def _sample(
             interpolate(xp, image, list(points[piece].T), y[:, piece], work[0], options)
 
 
-def _input_work(
-    positions: Spec, dy: Spec, shape: Array, *, out: Specs, **attributes: Any
-) -> list[Spec]:
+def _input_work(positions: Spec, dy: Spec) -> list[Spec]:
     return [_room(dy, positions.shape[1])]
 
 
