@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,12 +36,12 @@ from gradtool.graph.registry import Registry
 from gradtool.graph.specs import Spec
 from gradtool.ops import traits
 from gradtool.ops.shared.declarations import ask
-from gradtool.ops.shared.element_counts import made
+from gradtool.ops.shared.element_counts import made, size
 
 if TYPE_CHECKING:
     from gradtool.ops.control.programs import Body
 
-__all__ = ["Cost", "cost", "each", "find", "flops", "free", "moved", "total"]
+__all__ = ["Cost", "cost", "counts", "each", "find", "flops", "free", "moved", "total"]
 
 Formula = TypeVar("Formula", bound=Callable[..., int | None])
 
@@ -82,7 +83,7 @@ def _of_steps(program: Body) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """The count of one operator: `formula(*inputs, out, **attributes)`.
+    """The count of one operator: `formula(*inputs, out, **attributes)`, which names what it reads.
 
     Inputs are specs, arrays where they are known host numbers, or None where absent; `out` has one
     spec per output, None where it is not wanted.
@@ -108,21 +109,29 @@ def cost(*names: str, since: int = 1) -> Callable[[Formula], Formula]:
     return register
 
 
-def each(table: Mapping[str, int]) -> None:
-    """Register operators that count so many operations for each element of their result."""
+def counts(table: Mapping[str, Callable[..., int | None]]) -> None:
+    """Register the formulas of operators from their first opset version on."""
+    for name, formula in table.items():
+        cost(name)(formula)
+
+
+def each(table: Mapping[str, int | tuple[int, int]]) -> None:
+    """Register operators that count so many operations for each element of their result.
+
+    Of two numbers the first is for each element of their first operand.
+    """
     for name, operations in table.items():
-        _each(name, operations)
+        read, written = operations if isinstance(operations, tuple) else (0, operations)
+        cost(name)(partial(_linear, read, written))
 
 
-def _each(name: str, operations: int) -> None:
-    @cost(name)
-    def formula(*, out: Sequence[Any]) -> int:
-        return operations * made(out)
+def _linear(read: int, written: int, *operands: Any, out: Sequence[Any]) -> int:
+    return read * size(*operands[:1]) + written * made(out)
 
 
 def free(names: Iterable[str]) -> None:
     """Register operators that only move data."""
-    cost(*names)(lambda *_, **__: 0)
+    cost(*names)(lambda: 0)
 
 
 def find(domain: str, op: str, version: int) -> Cost | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from gradtool.ops.costs import cost
+from gradtool.ops.costs import cost, counts
 from gradtool.ops.shared.element_counts import Results, Shaped, made, result, size
 
 
 @cost("Conv")
-def conv(_: Shaped, w: Shaped, bias: Shaped | None = None, *, out: Results, **__: Any) -> int:
+def conv(_: Shaped, w: Shaped, bias: Shaped | None = None, *, out: Results) -> int:
     """`y[N, M, *out] = Σ x[N, C, *in] · w[M, C/G, *kernel] + b[M]`."""
     return (2 * math.prod(w.shape[1:]) + (bias is not None)) * made(out)
 
@@ -19,12 +18,6 @@ def conv(_: Shaped, w: Shaped, bias: Shaped | None = None, *, out: Results, **__
 def conv_transpose(x: Shaped, w: Shaped, bias: Shaped | None = None, *, out: Results) -> int:
     """Each element of x is multiplied by `w[c, M/G, *kernel]` and added, then the bias is."""
     return 2 * size(x) * math.prod(w.shape[1:]) + (made(out) if bias is not None else 0)
-
-
-@cost("ai.gradtool::ConvGradInput")
-def conv_grad_input(dy: Shaped, w: Shaped) -> int:
-    """The transposed convolution of dy by w."""
-    return 2 * size(dy) * math.prod(w.shape[1:])
 
 
 @cost("ai.gradtool::ConvGradWeight")
@@ -50,3 +43,7 @@ def deform_conv(
     weights = taps * (4 * rank + corners * (rank - 1))
     sampled = columns * (2 * corners + (mask is not None))
     return weights + sampled + conv(x, w, bias, out=out)
+
+
+# The transposed convolution of dy by w.
+counts({"ai.gradtool::ConvGradInput": lambda dy, w: 2 * size(dy) * math.prod(w.shape[1:])})

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from gradtool.ops.costs import cost, each, free
+from gradtool.ops.costs import counts, each, free
 from gradtool.ops.formulas import OPERATIONS
-from gradtool.ops.shared.element_counts import Results, Shaped, made
+from gradtool.ops.shared.element_counts import made
 
 each({name: operation.counts for name, operation in OPERATIONS.items()})
 each(dict.fromkeys(("Div", "IsInf", "Mod", "Pow", "Reciprocal"), 1))
 free(("BitShift", "Cast", "CastLike", "Identity", "Where"))
 
-
-@cost("Max", "Min", "Sum")
-def folded(*inputs: Shaped, out: Results) -> int:
-    """`x₁ + … + xₙ`."""
-    return (len(inputs) - 1) * made(out)
-
-
-@cost("Mean")
-def mean(*inputs: Shaped, out: Results) -> int:
-    """`(x₁ + … + xₙ) / n`."""
-    return len(inputs) * made(out)
-
-
-@cost("Clip")
-def clip(_: Shaped, *bounds: Any, out: Results) -> int:
-    """`min(max(x, low), high)`."""
-    return sum(bound is not None for bound in bounds) * made(out)
+counts({
+    # `x₁ + … + xₙ`
+    "Max": lambda *inputs, out: (len(inputs) - 1) * made(out),
+    "Min": lambda *inputs, out: (len(inputs) - 1) * made(out),
+    "Sum": lambda *inputs, out: (len(inputs) - 1) * made(out),
+    # `(x₁ + … + xₙ) / n`
+    "Mean": lambda *inputs, out: len(inputs) * made(out),
+    # `min(max(x, low), high)`
+    "Clip": lambda _, *bounds, out: sum(bound is not None for bound in bounds) * made(out),
+})  # fmt: skip

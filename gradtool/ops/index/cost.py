@@ -4,35 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtool.ops.costs import cost, free
-from gradtool.ops.shared.element_counts import Results, Shaped, size
+from gradtool.ops.costs import counts, each, free
+from gradtool.ops.shared.element_counts import Shaped, size
 
 free(("Compress", "Gather", "GatherElements", "GatherND", "OneHot"))
+each({
+    "ArgMax": (1, 0),
+    "ArgMin": (1, 0),
+    "NonZero": (1, 0),
+    "ai.gradtool::GatherElementsGrad": (1, 0),  # dy added to zeros
+    "ai.gradtool::GatherGrad": (1, 0),
+    "ai.gradtool::GatherNDGrad": (1, 0),
+})  # fmt: skip
 
 
-@cost("ScatterElements", "ScatterND")
-def scatter(
-    _: Shaped, __: Shaped, updates: Shaped, *, out: Results, reduction: str = "none", **___: Any
-) -> int:
+def _scattered(_: Any, __: Any, updates: Shaped, *, reduction: str = "none") -> int:
     """One operation per update, unless it replaces its element."""
-    del out
     return 0 if reduction == "none" else size(updates)
 
 
-@cost("ai.gradtool::GatherElementsGrad", "ai.gradtool::GatherGrad", "ai.gradtool::GatherNDGrad")
-def gather_grad(dy: Shaped, *_: Any, out: Results, **__: Any) -> int:
-    """Dy added to zeros."""
-    del out
-    return size(dy)
-
-
-@cost("ArgMax", "ArgMin", "NonZero")
-def compared(x: Shaped) -> int:
-    """One comparison per element."""
-    return size(x)
-
-
-@cost("TopK")
-def top_k(x: Shaped, *, axis: int = -1) -> int:
-    """The numbers along the axis are sorted."""
-    return size(x) * max(x.shape[axis] - 1, 0).bit_length()
+counts({
+    "ScatterElements": _scattered,
+    "ScatterND": _scattered,
+    # The numbers along the axis are sorted.
+    "TopK": lambda x, *, axis=-1: size(x) * max(x.shape[axis] - 1, 0).bit_length(),
+})  # fmt: skip

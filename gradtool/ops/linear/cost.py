@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtool.ops.costs import cost
+from gradtool.ops.costs import cost, counts
 from gradtool.ops.shared.element_counts import Results, Shaped, made, size
 
 if TYPE_CHECKING:
     from gradtool.operators.equations import Indices
-
-
-@cost("MatMul")
-def matmul(a: Shaped, *, out: Results) -> int:
-    """`y[..., M, N] = a[..., M, K] @ b[..., K, N]`: K multiply-adds per result."""
-    return 2 * made(out) * a.shape[-1]
 
 
 @cost("Gemm")
@@ -77,3 +71,7 @@ def _distinct(term: Indices, operand: Shaped, sizes: dict[str, int]) -> Indices:
 
 def _points(indices: Indices, sizes: dict[str, int]) -> int:
     return math.prod(sizes[i] for i in indices)
+
+
+# `y[..., M, N] = a[..., M, K] @ b[..., K, N]`: K multiply-adds per result.
+counts({"MatMul": lambda a, *, out: 2 * made(out) * a.shape[-1]})

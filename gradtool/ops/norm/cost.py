@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradtool.ops.costs import cost
+from gradtool.ops.costs import cost, counts
 from gradtool.ops.shared.element_counts import Results, Shaped, lines, made, size, wanted
 
 
@@ -22,36 +22,10 @@ def _groups(x: Shaped, count: int) -> int:
     return x.shape[0] * count
 
 
-def _affine(n: int, bias: Shaped | None) -> int:
-    """`· rstd · scale + bias`."""
-    return (3 if bias is not None else 2) * n
-
-
 @cost("LayerNormalization")
 def layer_normalization(x: Shaped, _: Shaped, bias: Shaped | None = None, *, axis: int = -1) -> int:
     """`(x - mean) · rstd · scale + bias`."""
-    return 4 * size(x) + 5 * _rows(x, axis) + _affine(size(x), bias)
-
-
-@cost("RMSNormalization")
-def rms_normalization(x: Shaped, *, axis: int = -1) -> int:
-    """`x / √(mean(x²) + epsilon) · scale`."""
-    return 4 * size(x) + 4 * _rows(x, axis)
-
-
-@cost("GroupNormalization")
-def group_normalization(
-    x: Shaped, _: Shaped, bias: Shaped, *, out: Results, num_groups: int, **__: Any
-) -> int:
-    """`(x - mean) · rstd · scale + bias`, over groups of channels."""
-    del out
-    return 4 * size(x) + 5 * _groups(x, num_groups) + _affine(size(x), bias)
-
-
-@cost("InstanceNormalization")
-def instance_normalization(x: Shaped, scale: Shaped, bias: Shaped, *, out: Results) -> int:
-    """The same, over single channels."""
-    return group_normalization(x, scale, bias, out=out, num_groups=x.shape[1])
+    return (7 if bias is not None else 6) * size(x) + 5 * _rows(x, axis)
 
 
 def _by_batch(x: Shaped, out: Results) -> int:
@@ -67,30 +41,12 @@ def batch_normalization(x: Shaped, *, out: Results, training_mode: int = 0) -> i
     return _by_batch(x, out) if training_mode else 3 * size(x) + 3 * x.shape[1]
 
 
-@cost("ai.gradtool::BatchNormalizationTraining")
-def batch_normalization_training(x: Shaped, *, out: Results) -> int:
-    """By the statistics of the batch."""
-    return _by_batch(x, out)
-
-
 def _by_plane(x: Shaped, statistics: int, out: Results) -> int:
     """`dx = factor · dy - n · m₂ - m₁`, with `factor = rstd · scale` and the means m of the sums.
 
     The sums take 5 N: `n = (x - mean) · rstd`, `dscale = Σ dy · n`, `dbias = Σ dy`.
     """
     return 5 * size(x) + (4 * size(x) + 4 * statistics if wanted(out, 0) else 0)
-
-
-@cost("ai.gradtool::BatchNormalizationGrad")
-def batch_normalization_grad(x: Shaped, *, out: Results) -> int:
-    """By the statistics that the forward pass kept."""
-    return _by_plane(x, x.shape[1], out)
-
-
-@cost("ai.gradtool::BatchNormalizationGradScale")
-def batch_normalization_grad_scale(x: Shaped) -> int:
-    """`Σ dy · (x - mean) · rstd`."""
-    return 4 * size(x)
 
 
 @cost("ai.gradtool::GroupNormalizationGrad")
@@ -143,13 +99,20 @@ def mean_variance_normalization(x: Shaped, *, axes: Sequence[int] = (0, 2, 3)) -
     return 5 * size(x) + 4 * lines(x.shape, axes)
 
 
-@cost("LRN")
-def lrn(*, out: Results, size: int) -> int:
-    """`x / (bias + alpha / size · Σ x²)^beta`, the sum over `size` channels."""
-    return made(out) * (size + 5)
-
-
-@cost("ai.gradtool::LRNGrad")
-def lrn_grad(*, out: Results, size: int) -> int:
-    """`dy · b^-β - 2αβ/size · x · Σ dy · x · b^(-β - 1)`, with the base b computed again."""
-    return made(out) * (2 * size + 11)
+counts({
+    # The same by groups of channels, and by single ones
+    "GroupNormalization": lambda x, *, num_groups: 7 * size(x) + 5 * _groups(x, num_groups),
+    "InstanceNormalization": lambda x: 7 * size(x) + 5 * _groups(x, x.shape[1]),
+    # `x / √(mean(x²) + epsilon) · scale`
+    "RMSNormalization": lambda x, *, axis=-1: 4 * size(x) + 4 * _rows(x, axis),
+    # By the statistics of the batch
+    "ai.gradtool::BatchNormalizationTraining": lambda x, *, out: _by_batch(x, out),
+    # By the statistics that the forward pass kept
+    "ai.gradtool::BatchNormalizationGrad": lambda x, *, out: _by_plane(x, x.shape[1], out),
+    # `Σ dy · (x - mean) · rstd`
+    "ai.gradtool::BatchNormalizationGradScale": lambda x: 4 * size(x),
+    # `x / (bias + alpha / size · Σ x²)^beta`, the sum over `size` channels
+    "LRN": lambda *, out, size: made(out) * (size + 5),
+    # `dy · b^-β - 2αβ/size · x · Σ dy · x · b^(-β - 1)`, with the base b computed again
+    "ai.gradtool::LRNGrad": lambda *, out, size: made(out) * (2 * size + 11),
+})  # fmt: skip

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradtool.ops.costs import cost, free
+from gradtool.ops.costs import cost, counts, each, free
 from gradtool.ops.shared.element_counts import Results, Shaped, made, size
 
 free(("MaxUnpool",))
+each({
+    "GlobalAveragePool": (1, 1),
+    "GlobalMaxPool": (1, 0),
+    "ai.gradtool::MaxPoolGrad": (1, 0),  # dy added at the places of the maxima
+})  # fmt: skip
 
 
 @cost("MaxPool", "ai.gradtool::MaxPoolTraining")
@@ -17,34 +22,10 @@ def max_pool(*, out: Results, kernel_shape: Sequence[int]) -> int:
     return made(out) * math.prod(kernel_shape)
 
 
-@cost("AveragePool")
-def average_pool(*, out: Results, kernel_shape: Sequence[int]) -> int:
-    """A sum and a division per window."""
-    return made(out) * (math.prod(kernel_shape) + 1)
-
-
 @cost("ai.gradtool::AveragePoolGrad")
 def average_pool_grad(dy: Shaped, *, kernel_shape: Sequence[int]) -> int:
     """A division and as many additions as the window has taps, for each element of dy."""
     return size(dy) * (math.prod(kernel_shape) + 1)
-
-
-@cost("ai.gradtool::MaxPoolGrad")
-def max_pool_grad(dy: Shaped) -> int:
-    """Dy added at the places of the maxima."""
-    return size(dy)
-
-
-@cost("GlobalMaxPool")
-def global_max_pool(x: Shaped) -> int:
-    """The greatest element of each plane."""
-    return size(x)
-
-
-@cost("GlobalAveragePool")
-def global_average_pool(x: Shaped, *, out: Results) -> int:
-    """The mean of each plane."""
-    return size(x) + made(out)
 
 
 def _power(p: int) -> int:
@@ -56,12 +37,6 @@ def _power(p: int) -> int:
 def lp_pool(x: Shaped, *, out: Results, kernel_shape: Sequence[int], p: int = 2) -> int:
     """`y = (Σ |x|^p)^(1/p)` over each window."""
     return _power(p) * size(x) + made(out) * (math.prod(kernel_shape) + (p != 1))
-
-
-@cost("GlobalLpPool")
-def global_lp_pool(x: Shaped, *, out: Results, p: int = 2) -> int:
-    """`y = (Σ |x|^p)^(1/p)` over each plane."""
-    return (_power(p) + 1) * size(x) + made(out) * (p != 1)
 
 
 def _slopes(x: Shaped, dy: Shaped, p: int) -> int:
@@ -77,7 +52,11 @@ def lp_pool_grad(x: Shaped, _: Shaped, dy: Shaped, *, p: int, kernel_shape: Sequ
     return _slopes(x, dy, p) + size(dy) * math.prod(kernel_shape)
 
 
-@cost("ai.gradtool::GlobalLpPoolGrad")
-def global_lp_pool_grad(x: Shaped, _: Shaped, dy: Shaped, *, p: int) -> int:
-    """`dx = sign x · |x|^(p - 1) · dy · y^(1 - p)`."""
-    return _slopes(x, dy, p)
+counts({
+    # A sum and a division per window
+    "AveragePool": lambda *, out, kernel_shape: made(out) * (math.prod(kernel_shape) + 1),
+    # `y = (Σ |x|^p)^(1/p)` over each plane
+    "GlobalLpPool": lambda x, *, out, p=2: (_power(p) + 1) * size(x) + made(out) * (p != 1),
+    # `dx = sign x · |x|^(p - 1) · dy · y^(1 - p)`
+    "ai.gradtool::GlobalLpPoolGrad": lambda x, _, dy, *, p: _slopes(x, dy, p),
+})  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradtool.ops.costs import cost, each
-from gradtool.ops.shared.element_counts import Results, Shaped, made, size
+from gradtool.ops.costs import counts, each
+from gradtool.ops.shared.element_counts import made, size
 
 each({
     "Bernoulli": 2,  # draw < p
@@ -13,8 +13,7 @@ each({
     "RandomUniformLike": 3,
 })  # fmt: skip
 
-
-@cost("Multinomial")
-def multinomial(x: Shaped, *, out: Results) -> int:
-    """`Σ exp(x - max)` as it runs; for each sample a draw, scaled, and a binary search in it."""
-    return 4 * size(x) + made(out) * (2 + x.shape[1].bit_length())
+counts({
+    # `Σ exp(x - max)` as it runs; for each sample a draw, scaled, and a binary search in it
+    "Multinomial": lambda x, *, out: 4 * size(x) + made(out) * (2 + x.shape[1].bit_length()),
+})  # fmt: skip

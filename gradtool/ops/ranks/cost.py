@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gradtool.ops.costs import cost, free
-from gradtool.ops.shared.element_counts import Results, Shaped, made, size
-
-
-@cost("ai.gradtool::RanksMoments")
-def ranks_moments(mean: Shaped, *, ranks: int) -> int:
-    """Both means, and a difference, a square and a sum for each rank."""
-    return 5 * ranks * size(mean)
-
-
-@cost("ai.gradtool::RanksMean")
-def ranks_mean(x: Shaped, *, ranks: int) -> int:
-    """A sum over ranks, and a division."""
-    return ranks * size(x)
+from gradtool.ops.costs import cost, counts, free
+from gradtool.ops.shared.element_counts import Shaped, made, size
 
 
 @cost("ai.gradtool::RanksRows")
@@ -26,16 +12,15 @@ def ranks_rows(_: Shaped, indices: Shaped) -> int:
     return size(indices) * max(size(indices) - 1, 0).bit_length()
 
 
-@cost("ai.gradtool::RanksRowSums")
-def ranks_row_sums(_: Shaped, __: Shaped, sums: Shaped) -> int:
-    """As many sums as a rank sends: others send as many together."""
-    return size(sums)
-
-
-@cost("ai.gradtool::RanksPart")
-def ranks_part(*, out: Results, counts: Sequence[int]) -> int:
-    """A sum over ranks of one's own part."""
-    return (len(counts) - 1) * made(out)
-
-
 free(f"ai.gradtool::{name}" for name in ("StageSend", "StageReceive", "StageGive", "StageSent"))
+
+counts({
+    # Both means, and a difference, a square and a sum for each rank
+    "ai.gradtool::RanksMoments": lambda mean, *, ranks: 5 * ranks * size(mean),
+    # A sum over ranks, and a division
+    "ai.gradtool::RanksMean": lambda x, *, ranks: ranks * size(x),
+    # As many sums as a rank sends: others send as many together
+    "ai.gradtool::RanksRowSums": lambda _, __, sums: size(sums),
+    # A sum over ranks of one's own part
+    "ai.gradtool::RanksPart": lambda *, out, counts: (len(counts) - 1) * made(out),
+})  # fmt: skip

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from gradtool.ops.costs import cost, each
-from gradtool.ops.shared.element_counts import Results, Shaped, made, size
+from gradtool.ops.costs import counts, each
+from gradtool.ops.shared.element_counts import size
 
-# Operations per element, and per result.
-REDUCTIONS = {
+each({
     "ReduceSum": (1, 0),
     "ReduceMax": (1, 0),
     "ReduceMin": (1, 0),
@@ -17,27 +16,11 @@ REDUCTIONS = {
     "ReduceSumSquare": (2, 0),
     "ReduceLogSum": (1, 1),
     "ReduceLogSumExp": (4, 2),  # max, -, exp, Σ; log, +
-}
-
-
-def _reduction(name: str, elements: int, results: int) -> None:
-    @cost(name)
-    def formula(x: Shaped, *, out: Results) -> int:
-        return elements * size(x) + results * made(out)
-
-
-for _name, _counts in REDUCTIONS.items():
-    _reduction(_name, *_counts)
-
-each({
     "CumProd": 1,
     "CumSum": 1,
     "ai.gradtool::CumProdGrad": 4,  # a sum of products from the end, times a product from the front
     "ai.gradtool::ReduceProdGrad": 4,  # products before and after, times each other, times dy
 })  # fmt: skip
 
-
-@cost("ai.gradtool::ReduceExtremeGrad")
-def reduce_extreme_grad(x: Shaped, y: Shaped) -> int:
-    """`dx = dy / k` at the k elements that equal y."""
-    return 2 * size(x) + size(y)
+# `dx = dy / k` at the k elements that equal y.
+counts({"ai.gradtool::ReduceExtremeGrad": lambda x, y: 2 * size(x) + size(y)})

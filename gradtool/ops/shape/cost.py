@@ -18,19 +18,13 @@ free((
     "ai.gradtool::Col2ImGrad", "ai.gradtool::SliceGrad", "ai.gradtool::TensorScatterGrad",
 ))  # fmt: skip
 
-each({"Range": 2})  # start + i · delta
+each({"Col2Im": (1, 0), "Range": 2})  # added at their places; start + i · delta
 
 
 @cost("ai.gradtool::PadGrad")
 def pad_grad(dy: Shaped, *, out: Results, mode: str) -> int:
     """Additions of repeated padding; constants and crops are dropped."""
     return 0 if mode == "constant" else max(0, size(dy) - made(out))
-
-
-@cost("Col2Im")
-def col2im(x: Shaped) -> int:
-    """Every element of the blocks is added to its place."""
-    return size(x)
 
 
 def _along(shape: tuple[int, ...], steps: list[Taps], *, backward: bool) -> int:

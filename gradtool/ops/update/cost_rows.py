@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtool.operators.updates import SPARSE, Update
-from gradtool.ops.costs import cost
-from gradtool.ops.shared.element_counts import Results, Shaped, size
+from gradtool.ops.costs import cost, counts
+from gradtool.ops.shared.element_counts import size
 from gradtool.ops.update.kernel import tape_of
 
-
-@cost("ai.gradtool::RowSlots")
-def row_slots(indices: Shaped, *, out: Results, **_: Any) -> int:
-    """The indices are sorted."""
-    del out
-    return size(indices) * max(size(indices) - 1, 0).bit_length()
+# The indices are sorted.
+counts({"ai.gradtool::RowSlots": lambda i: size(i) * max(size(i) - 1, 0).bit_length()})
 
 
 def _register(name: str, update: Update) -> None:

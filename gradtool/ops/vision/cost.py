@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradtool.ops.costs import cost
+from gradtool.ops.costs import cost, counts
 from gradtool.ops.shared.element_counts import Results, Shaped, made, result, size
 
 # Taps along an axis, operations of their weights, and of the slopes of these.
@@ -13,18 +13,6 @@ TAPS = {"nearest": (1, 1, 0), "linear": (2, 3, 0), "cubic": (4, 28, 14)}
 NAMES = {"bilinear": "linear", "bicubic": "cubic"}
 # Operations that bring a position back onto an axis; zeros compare every tap with both ends.
 INSIDE = {"border": 2, "reflection": 5}
-
-
-@cost("AffineGrid")
-def affine_grid(theta: Shaped, *, out: Results) -> int:
-    """`grid[n, …] = theta[n] @ (x, y, …, 1)`."""
-    return 2 * made(out) * theta.shape[2]
-
-
-@cost("ai.gradtool::AffineGridGrad")
-def affine_grid_grad(dy: Shaped, *, out: Results) -> int:
-    """`dtheta[n] = Σ dy[n, p] ⊗ (points[p], 1)`."""
-    return 2 * size(dy) * result(out).shape[2]
 
 
 def _weights(points: int, rank: int, mode: str, padding: str) -> int:
@@ -57,29 +45,24 @@ def grid_sample(
 
 
 @cost("ai.gradtool::Sample")
-def sample(x: Shaped, positions: Shaped, *, out: Results, mode: str, padding: str, **_: Any) -> int:
+def sample(x: Shaped, positions: Shaped, *, mode: str, padding: str) -> int:
     """`y[n, c, m] = Σ x[n, c, tap] · weight`."""
-    del out
     points, rank = math.prod(positions.shape[:2]), positions.shape[2]
     return _weights(points, rank, mode, padding) + _summed(points, x.shape[1], rank, mode)
 
 
 @cost("ai.gradtool::SampleGradInput")
-def sample_grad_input(
-    positions: Shaped, dy: Shaped, *, out: Results, mode: str, padding: str
-) -> int:
+def sample_grad_input(positions: Shaped, dy: Shaped, *, mode: str, padding: str) -> int:
     """`dx[n, c, tap] += dy[n, c, m] · weight`."""
-    return sample(dy, positions, out=out, mode=mode, padding=padding)
+    return sample(dy, positions, mode=mode, padding=padding)
 
 
 @cost("ai.gradtool::SampleGradPositions")
-def sample_grad_positions(
-    x: Shaped, positions: Shaped, *, out: Results, mode: str, padding: str
-) -> int:
+def sample_grad_positions(x: Shaped, positions: Shaped, *, mode: str, padding: str) -> int:
     """`Σ_c dy · Σ x · ∂weight / ∂position`: r factors, added, for each tap and axis."""
     points, rank = math.prod(positions.shape[:2]), positions.shape[2]
     slopes = points * rank * (TAPS[mode][2] + _combined(rank, mode) * (rank + 1))
-    return slopes + sample(x, positions, out=out, mode=mode, padding=padding)
+    return slopes + sample(x, positions, mode=mode, padding=padding)
 
 
 # ------------------------------------------------------------------- regions of interest
@@ -141,3 +124,11 @@ def _through_largest(dy: Shaped, ratio: int, each: int) -> int | None:
     regions, channels, rows, columns = dy.shape
     found = _candidates(regions, channels, rows * columns, ratio)
     return None if found is None else found + each * size(dy)
+
+
+counts({
+    # `grid[n, …] = theta[n] @ (x, y, …, 1)`
+    "AffineGrid": lambda theta, *, out: 2 * made(out) * theta.shape[2],
+    # `dtheta[n] = Σ dy[n, p] ⊗ (points[p], 1)`
+    "ai.gradtool::AffineGridGrad": lambda dy, *, out: 2 * size(dy) * result(out).shape[2],
+})  # fmt: skip
