@@ -65,7 +65,7 @@ def moved(
     )
     if op not in ("If", "Loop", "Scan"):
         return read + written
-    from gradtool.ops.control.cost_turns import over_bodies
+    from gradtool.ops.control.cost import over_bodies
 
     return read + written + (over_bodies(op, inputs, attributes, _of_steps) or 0)
 

@@ -17,8 +17,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from gradtool.ops.elementwise.native import PROGRAMS, Operation, Symbol
-from gradtool.ops.elementwise.native_fused import GROUP, MOST
+from gradtool.ops.elementwise.native import GROUP, MOST, PROGRAMS, Operation, Symbol
 from gradtool.program import Program, Step, Value
 
 

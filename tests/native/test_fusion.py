@@ -10,7 +10,7 @@ from native_calls import needs_library
 
 import gradtool as gt
 from gradtool.exec.run import execute
-from gradtool.ops.elementwise.native_fused import GROUP
+from gradtool.ops.elementwise.native import GROUP
 from gradtool.program import native
 from gradtool.program.flatten import flatten
 from gradtool.workloads.run_options import RunOptions

@@ -15,7 +15,7 @@ from graphs import floats, parse
 import gradtool as gt
 from gradtool.graph.counter_rng import NUMBERS
 from gradtool.ops.composites.calls import inline
-from gradtool.ops.random.kernel_threefry import WORD, threefry
+from gradtool.ops.random.kernel import WORD, threefry
 
 ONES = (1 << 32) - 1
 # Random123, tests/kat_vectors: counter, key, words of threefry2x32 with 20 rounds.

@@ -17,7 +17,7 @@ from gradtool.exec.run import execute, planned
 from gradtool.graph.metadata import GROUP, MIRROR
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.native import SLOTS, library
-from gradtool.ops.elementwise.native_fused import GROUP as GROUPED
+from gradtool.ops.elementwise.native import GROUP as GROUPED
 from gradtool.planning.recompute.policy import POLICIES
 from gradtool.workloads import plan_files
 from gradtool.workloads.groups import decided, spread

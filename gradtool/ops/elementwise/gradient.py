@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
+from gradtool.graph.composites import DOMAIN, composite
 from gradtool.graph.metadata import aten
 from gradtool.graph.typed import Node, Tensor, given
-from gradtool.ops.gradients import Gradients, gradient, zero_gradient
+from gradtool.ops.formulas import FORMULAS
+from gradtool.ops.gradients import Gradients, derivative, gradient, zero_gradient
+from gradtool.ops.shared.tiling import by_piece
 
 zero_gradient(
     "And", "Or", "Xor", "Not", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
@@ -189,3 +192,14 @@ def _converted(op: Builder, node: Node, dy: Tensor) -> Tensor | None:
 def identity(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = x`:  dx = dy."""
     return dy
+
+
+for _formula in FORMULAS.entries():
+    if _formula.of is not None:
+        _of = _formula.op.removesuffix("Grad")
+        derivative(_of, of=_formula.of, in_pieces=_formula.in_pieces, **_formula.defaults)(
+            _formula.formula
+        )
+    elif _formula.domain == DOMAIN:
+        _body = by_piece(_formula.formula) if _formula.in_pieces else _formula.formula
+        composite(_formula.op, like=_formula.over[0])(_body)

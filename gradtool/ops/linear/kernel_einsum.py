@@ -15,7 +15,7 @@ from gradtool.errors import ModelError
 from gradtool.graph.specs import Spec
 from gradtool.operators.equations import parse
 from gradtool.ops.kernels import kernel
-from gradtool.ops.linear.kernel_products import product, product_work
+from gradtool.ops.linear.kernel import product, product_work
 from gradtool.ops.shared.types import Array, Arrays, DType, Specs
 
 

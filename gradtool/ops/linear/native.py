@@ -13,7 +13,7 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.native import gemm as library
 from gradtool.native import slots
-from gradtool.ops.linear.kernel_products import by_column
+from gradtool.ops.linear.kernel import by_column
 from gradtool.ops.native import Bound, are_floats, in_turn, native, room
 from gradtool.ops.shared.types import Array, Arrays, Specs
 

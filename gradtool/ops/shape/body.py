@@ -124,3 +124,26 @@ def col2im_grad(
         parts.append(op.Reshape(window, [0, 0, 1, -1]))
     joined = op.concat(parts, 2)
     return op.Reshape(joined, op.Concat([0, -1], part(op, op.Shape(joined), 3), axis=0))
+
+
+@composite("TensorScatterGrad", shapes=like_shape)
+def tensor_scatter_grad(
+    op: Builder,
+    dy: Tensor,
+    shape: Tensor,
+    starts: Tensor | None = None,
+    *,
+    mode: str = "linear",
+    axis: int = -2,
+) -> Tensor:
+    """`dupdate[b, …, i, …] = dy[b, …, starts[b] + i, …]`, around the end if circular."""
+    rank = len(dy.shape)
+    axis %= rank
+    count = op.Gather(shape, op.constant(axis), axis=0)
+    steps = op.Range(op.constant(0), count, op.constant(1))
+    steps = op.Reshape(steps, [-1 if a == axis else 1 for a in range(rank)])
+    if starts is not None:
+        steps = op.Reshape(starts, [-1, *[1] * (rank - 1)]) + steps
+    if mode == "circular":
+        steps = op.Mod(steps, op.Squeeze(op.size_of(dy, axis, axis + 1), [0]))
+    return op.GatherElements(dy, op.Expand(steps, shape), axis=axis)

@@ -17,7 +17,7 @@ from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.typed import Tensor, ints
 from gradtool.ops.shared.scatter import add_positions
 from gradtool.ops.shared.symbolic_sizes import dims
-from gradtool.ops.signal.body_fourier import number, scalar
+from gradtool.ops.signal.body import number, scalar
 
 
 def _constant(

@@ -16,7 +16,7 @@ from gradtool.emit.builder import Builder
 from gradtool.graph.composites import composite
 from gradtool.graph.typed import Tensor, ints
 from gradtool.ops.shared.scatter import HALF, add_positions
-from gradtool.ops.signal.body_fourier import number, scalar
+from gradtool.ops.signal.body import number, scalar
 from gradtool.ops.vision.body_rois import _axes, _Axis
 
 
