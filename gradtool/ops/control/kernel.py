@@ -52,14 +52,9 @@ def if_dynamic(
 
 @kernel("If", host=(0,), work=_if_work, temporaries=_if_bytes, dynamic=if_dynamic)
 def if_(
-    xp: Any,
-    condition: Array,
-    *captured: Array,
-    out: Arrays,
-    work: Arrays,
-    else_branch: Body,
-    then_branch: Body,
-) -> None:
+    xp: Any, condition: Array, *captured: Array,
+    out: Arrays, work: Arrays, else_branch: Body, then_branch: Body,
+) -> None:  # fmt: skip
     """The outputs of the branch taken."""
     branch, given = _chosen(condition, captured, else_branch, then_branch)
     inner = bound(xp, branch, given, work[0][: plan_of(branch).peak])

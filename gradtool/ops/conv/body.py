@@ -122,16 +122,9 @@ def _input_shapes(dy: Tensor, w: Tensor, sizes: Tensor, **attributes: Any) -> Ou
 
 @composite("ConvGradInput", shapes=_input_shapes)
 def conv_grad_input(
-    op: Builder,
-    dy: Tensor,
-    w: Tensor,
-    sizes: Tensor,
-    *,
-    group: int,
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    pads: Sequence[int],
-) -> Tensor:
+    op: Builder, dy: Tensor, w: Tensor, sizes: Tensor, *,
+    group: int, strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int],
+) -> Tensor:  # fmt: skip
     """`dx` of shape `sizes`: the transposed convolution of dy by w.
 
     Without strides that is a convolution by w turned round, in which runtimes copy less: a
@@ -197,16 +190,9 @@ def _weight_shapes(
 
 @composite("ConvGradWeight", shapes=_weight_shapes)
 def conv_grad_weight(
-    op: Builder,
-    x: Tensor,
-    dy: Tensor,
-    *,
-    kernel_shape: Sequence[int],
-    group: int,
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    pads: Sequence[int],
-) -> Tensor:
+    op: Builder, x: Tensor, dy: Tensor, *, kernel_shape: Sequence[int], group: int,
+    strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int],
+) -> Tensor:  # fmt: skip
     """`dw[M, C/G, *kernel] = Σ x · dy`, over samples and the elements under each tap."""
     given = {"strides": strides, "dilations": dilations, "pads": pads}
     window = Window.of(kernel_shape, (), given)

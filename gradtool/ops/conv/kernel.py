@@ -55,15 +55,9 @@ def _forward_work(
 
 @kernel("Conv", work=_forward_work)
 def conv(
-    xp: Any,
-    x: Array,
-    w: Array,
-    bias: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
-) -> None:
+    xp: Any, x: Array, w: Array, bias: Array | None = None, *,
+    out: Arrays, work: Arrays, **attributes: Any,
+) -> None:  # fmt: skip
     """`y[N, M, *out] = Σ x[N, C, *in] · w[M, C/G, *kernel] + b[M]`."""
     sizes = convolution(x, w, out[0], attributes)
     method = depthwise if sizes.depthwise else columns
@@ -76,15 +70,9 @@ def _transposed_work(x: Spec, w: Spec, *, out: Specs, **attributes: Any) -> list
 
 @kernel("ConvTranspose", work=_transposed_work)
 def conv_transpose(
-    xp: Any,
-    x: Array,
-    w: Array,
-    bias: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
-) -> None:
+    xp: Any, x: Array, w: Array, bias: Array | None = None, *,
+    out: Arrays, work: Arrays, **attributes: Any,
+) -> None:  # fmt: skip
     """The gradient of a convolution by its input, plus a bias per channel."""
     sizes = transposed(x, w, out[0], attributes)
     method = depthwise if sizes.depthwise else columns
@@ -120,15 +108,9 @@ def _weight_work(x: Spec, dy: Spec, *, out: Specs, **attributes: Any) -> list[Sp
 
 @kernel("ai.gradtool::ConvGradWeight", work=_weight_work)
 def conv_grad_weight(
-    xp: Any,
-    x: Array,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    kernel_shape: Sequence[int],
-    **attributes: Any,
-) -> None:
+    xp: Any, x: Array, dy: Array, *,
+    out: Arrays, work: Arrays, kernel_shape: Sequence[int], **attributes: Any,
+) -> None:  # fmt: skip
     """The gradient of a convolution by its weight, of the given kernel shape."""
     sizes = convolution(x, out[0], dy, attributes)
     method = depthwise if sizes.depthwise else columns
@@ -136,16 +118,9 @@ def conv_grad_weight(
 
 
 def _deform_work(
-    x: Spec,
-    w: Spec,
-    offset: Spec,
-    bias: Spec | None = None,
-    mask: Spec | None = None,
-    *,
-    out: Specs,
-    offset_group: int = 1,
-    **attributes: Any,
-) -> list[Spec]:
+    x: Spec, w: Spec, offset: Spec, bias: Spec | None = None, mask: Spec | None = None, *,
+    out: Specs, offset_group: int = 1, **attributes: Any,
+) -> list[Spec]:  # fmt: skip
     points = min(at_a_time(POINTS, MOST), math.prod(out[0].shape[2:]))
     taps = math.prod(w.shape[2:])
     flat = Spec((x.shape[1] * taps * points,), x.dtype)
@@ -154,19 +129,10 @@ def _deform_work(
 
 
 def _deform_conv(
-    xp: Any,
-    x: Array,
-    w: Array,
-    offset: Array,
-    bias: Array | None = None,
-    mask: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    group: int = 1,
-    offset_group: int = 1,
-    **attributes: Any,
-) -> None:
+    xp: Any, x: Array, w: Array, offset: Array, bias: Array | None = None,
+    mask: Array | None = None, *,
+    out: Arrays, work: Arrays, group: int = 1, offset_group: int = 1, **attributes: Any,
+) -> None:  # fmt: skip
     """`y = Σ x(position + offset) · mask · w + b`, over any number of axes."""
     y = out[0]
     sizes, kernel_shape = x.shape[2:], w.shape[2:]

@@ -203,27 +203,15 @@ def _largest(dtype: DType) -> float:
 
 @kernel("Cast", strided=True, work=_work)
 def cast(
-    xp: Any,
-    x: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    to: int,
-    saturate: int = 1,
-    round_mode: str = "up",
-) -> None:
+    xp: Any, x: Array, *,
+    out: Arrays, work: Arrays, to: int, saturate: int = 1, round_mode: str = "up",
+) -> None:  # fmt: skip
     _convert(xp, x, out[0], work, saturate, round_mode)
 
 
 @kernel("CastLike", strided=True, work=_work)
 def cast_like(
-    xp: Any,
-    x: Array,
-    like: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    saturate: int = 1,
-    round_mode: str = "up",
-) -> None:
+    xp: Any, x: Array, like: Array, *,
+    out: Arrays, work: Arrays, saturate: int = 1, round_mode: str = "up",
+) -> None:  # fmt: skip
     _convert(xp, x, out[0], work, saturate, round_mode)

@@ -50,16 +50,9 @@ def pow_grad(xp: Any, x: Array, exponent: Array, dy: Array, *, out: Arrays, work
 
 @pointwise("ai.gradtool::PowExponentGrad", temporaries=1, masks=2, may_inplace=(0, 2, 3))
 def pow_exponent_grad(
-    xp: Any,
-    x: Array,
-    exponent: Array,
-    y: Array,
-    dy: Array,
-    out: Array,
-    t: Array,
-    vanishes: Array,
+    xp: Any, x: Array, exponent: Array, y: Array, dy: Array, out: Array, t: Array, vanishes: Array,
     other: Array,
-) -> None:
+) -> None:  # fmt: skip
     """The gradient by the exponent: dy · y · ln x, and 0 where y vanishes."""
     xp.multiply(xp.log(x, out=t), y, out=t)
     xp.equal(x, 0, out=vanishes)
@@ -71,16 +64,9 @@ def pow_exponent_grad(
 def _extreme(name: str, comparison: str) -> None:
     @pointwise(f"ai.gradtool::{name}", temporaries=2, masks=2, may_inplace=(0, 2))
     def run(
-        xp: Any,
-        x: Array,
-        other: Array,
-        dy: Array,
-        out: Array,
-        t: Array,
-        s: Array,
-        wins: Array,
+        xp: Any, x: Array, other: Array, dy: Array, out: Array, t: Array, s: Array, wins: Array,
         ties: Array,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """The gradient by the first operand: all of it where that wins, half where both are."""
         getattr(xp, comparison)(x, other, out=wins)
         xp.logical_or(wins, xp.not_equal(x, x, out=ties), out=wins)
@@ -99,16 +85,9 @@ def _clip_masks(x: Spec, low: Spec | None, high: Spec | None, dy: Spec) -> int:
 
 @pointwise("ai.gradtool::ClipGrad", temporaries=1, masks=_clip_masks, may_inplace=(0, 3))
 def clip_grad(
-    xp: Any,
-    x: Array,
-    low: Array,
-    high: Array,
-    dy: Array,
-    out: Array,
-    t: Array,
-    outside: Array,
+    xp: Any, x: Array, low: Array, high: Array, dy: Array, out: Array, t: Array, outside: Array,
     *above: Array,
-) -> None:
+) -> None:  # fmt: skip
     """NaN is inside: its gradient passes, so that it stays visible."""
     outside.fill(False)
     if low is not None:

@@ -110,15 +110,9 @@ def gather_nd(
 
 @kernel("ai.gradtool::GatherNDGrad", host=(2,), work=_rows_work)
 def gather_nd_grad(
-    xp: Any,
-    dy: Array,
-    indices: Array,
-    shape: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    batch_dims: int = 0,
-) -> None:
+    xp: Any, dy: Array, indices: Array, shape: Array, *,
+    out: Arrays, work: Arrays, batch_dims: int = 0,
+) -> None:  # fmt: skip
     """Rows of `dy` added to the rows of zeros that they were read from, in order of reading."""
     dx = out[0]
     dx.fill(0)
@@ -142,16 +136,9 @@ def _scatter_elements_work(x: Spec, indices: Spec) -> list[Spec]:
 
 @kernel("ScatterElements", may_inplace=(0,), work=_scatter_elements_work)
 def scatter_elements(
-    xp: Any,
-    x: Array,
-    indices: Array,
-    updates: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    axis: int = 0,
-    reduction: str = "none",
-) -> None:
+    xp: Any, x: Array, indices: Array, updates: Array, *,
+    out: Arrays, work: Arrays, axis: int = 0, reduction: str = "none",
+) -> None:  # fmt: skip
     """`y = x`, then `y[i, indices[i, j, k], k] = updates[i, j, k]`, if axis is 1."""
     y = out[0]
     _start(xp, x, y)
@@ -162,15 +149,9 @@ def scatter_elements(
 
 @kernel("ScatterND", may_inplace=(0,), work=_rows_work)
 def scatter_nd(
-    xp: Any,
-    x: Array,
-    indices: Array,
-    updates: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    reduction: str = "none",
-) -> None:
+    xp: Any, x: Array, indices: Array, updates: Array, *,
+    out: Arrays, work: Arrays, reduction: str = "none",
+) -> None:  # fmt: skip
     """`y = x`, then `y[indices[i]] = updates[i]`; indices address the leading axes of y."""
     y = out[0]
     _start(xp, x, y)

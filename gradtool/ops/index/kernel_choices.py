@@ -27,15 +27,9 @@ def _extreme_work(x: Spec, *, axis: int = 0, select_last_index: int = 0) -> list
 def _extreme(name: str, find: str, better: str) -> None:
     @kernel(name, work=_extreme_work)
     def run(
-        xp: Any,
-        x: Array,
-        *,
-        out: Arrays,
-        work: Arrays,
-        axis: int = 0,
-        keepdims: int = 1,
-        select_last_index: int = 0,
-    ) -> None:
+        xp: Any, x: Array, *,
+        out: Arrays, work: Arrays, axis: int = 0, keepdims: int = 1, select_last_index: int = 0,
+    ) -> None:  # fmt: skip
         """The first (or last) index of the extreme element along `axis`."""
         index = out[0].reshape(x.shape[: axis % x.ndim] + x.shape[axis % x.ndim + 1 :])
         if not work:
@@ -65,15 +59,9 @@ def _one_hot_work(indices: Spec, depth: Array, values: Spec) -> list[Spec]:
 
 @kernel("OneHot", host=(1,), work=_one_hot_work)
 def one_hot(
-    xp: Any,
-    indices: Array,
-    depth: Array,
-    values: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    axis: int = -1,
-) -> None:
+    xp: Any, indices: Array, depth: Array, values: Array, *,
+    out: Arrays, work: Arrays, axis: int = -1,
+) -> None:  # fmt: skip
     """`values[1]` at the index, `values[0]` elsewhere; everywhere if the index is out of bounds."""
     y, (places, written) = out[0], work
     size = y.shape[axis]

@@ -69,15 +69,9 @@ def matmul(xp: Any, a: Array, b: Array, *, out: Arrays, work: Arrays) -> None:
 
 
 def _gemm_work(
-    a: Spec,
-    b: Spec,
-    c: Spec | None = None,
-    *,
-    out: Specs,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-) -> list[Spec]:
+    a: Spec, b: Spec, c: Spec | None = None, *,
+    out: Specs, beta: float = 1.0, transA: int = 0, transB: int = 0,
+) -> list[Spec]:  # fmt: skip
     left = a.shape[::-1] if transA else a.shape
     right = b.shape[::-1] if transB else b.shape
     work = product_work(left, right, out[0].dtype)
@@ -90,18 +84,9 @@ def _scales(c: Array | Spec | float | None, beta: float) -> bool:
 
 @kernel("Gemm", strided=True, work=_gemm_work)
 def gemm(
-    xp: Any,
-    a: Array,
-    b: Array,
-    c: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-) -> None:
+    xp: Any, a: Array, b: Array, c: Array | None = None, *, out: Arrays, work: Arrays,
+    alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,
+) -> None:  # fmt: skip
     """`y = alpha · A B + beta · C`, with A and B perhaps transposed."""
     y = out[0]
     work = list(work)

@@ -14,16 +14,9 @@ from gradtool.ops.shared.scatter import add_onto
 
 @composite("SoftmaxCrossEntropyLossGrad")
 def cross_entropy_grad(
-    op: Builder,
-    x: Tensor,
-    labels: Tensor,
-    weights: Tensor | None,
-    dy: Tensor | None,
-    dlog_prob: Tensor | None = None,
-    *,
-    reduction: str,
-    ignore_index: int | None = None,
-) -> Tensor:
+    op: Builder, x: Tensor, labels: Tensor, weights: Tensor | None, dy: Tensor | None,
+    dlog_prob: Tensor | None = None, *, reduction: str, ignore_index: int | None = None,
+) -> Tensor:  # fmt: skip
     """`dx = g (p - onehot) + (dl - p Σ dl)`, p being the softmax of the scores.
 
     `dy` and `dlog_prob` are the gradients of the two outputs, either of which may be absent.

@@ -90,15 +90,9 @@ def _reduced(
 
 @kernel("NegativeLogLikelihoodLoss")
 def nll_loss(
-    xp: Any,
-    x: Array,
-    labels: Array,
-    weights: Array | None = None,
-    *,
-    out: Arrays,
-    reduction: str = "mean",
-    ignore_index: int | None = None,
-) -> None:
+    xp: Any, x: Array, labels: Array, weights: Array | None = None, *,
+    out: Arrays, reduction: str = "mean", ignore_index: int | None = None,
+) -> None:  # fmt: skip
     """`lₙ = -wₜ xₙₜ` with t the label of sample n; their mean is by weight."""
     sizes = folded(x.shape, 1)
     x = x.reshape(sizes)
@@ -116,16 +110,9 @@ def _work(x: Spec) -> list[Spec]:
 
 @kernel("SoftmaxCrossEntropyLoss", work=_work)
 def cross_entropy(
-    xp: Any,
-    x: Array,
-    labels: Array,
-    weights: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    reduction: str = "mean",
-    ignore_index: int | None = None,
-) -> None:
+    xp: Any, x: Array, labels: Array, weights: Array | None = None, *,
+    out: Arrays, work: Arrays, reduction: str = "mean", ignore_index: int | None = None,
+) -> None:  # fmt: skip
     """`lₙ = wₜ (log Σ exp xₙ - xₙₜ)`, and the logarithms of the softmax."""
     sizes = folded(x.shape, 1)
     x = x.reshape(sizes)
@@ -160,18 +147,10 @@ def _grad_work(x: Spec) -> list[Spec]:
 
 @kernel("ai.gradtool::SoftmaxCrossEntropyLossGrad", may_inplace=(0,), work=_grad_work)
 def cross_entropy_grad(
-    xp: Any,
-    x: Array,
-    labels: Array,
-    weights: Array | None,
-    dy: Array,
-    dlog_prob: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    reduction: str,
-    ignore_index: int | None = None,
-) -> None:
+    xp: Any, x: Array, labels: Array, weights: Array | None, dy: Array,
+    dlog_prob: Array | None = None, *,
+    out: Arrays, work: Arrays, reduction: str, ignore_index: int | None = None,
+) -> None:  # fmt: skip
     """`dx = g (p - onehot) + (dl - p Σ dl)` with p the softmax and g the weight of each sample."""
     sizes = folded(x.shape, 1)
     x, dx = x.reshape(sizes), out[0].reshape(sizes)

@@ -71,13 +71,9 @@ def _scalar(default: Array | None, values: Array | None) -> Any:
 
 @kernel("ai.onnx.ml::Scaler", strided=True, may_inplace=(0,))
 def scaler(
-    xp: Any,
-    x: Array,
-    *,
-    out: Arrays,
-    scale: Sequence[float] = (1.0,),
-    offset: Sequence[float] = (0.0,),
-) -> None:
+    xp: Any, x: Array, *,
+    out: Arrays, scale: Sequence[float] = (1.0,), offset: Sequence[float] = (0.0,),
+) -> None:  # fmt: skip
     """`(x - offset) · scale`."""
     y = out[0]
     xp.subtract(x, xp.asarray(offset, np.float32), out=y, casting="unsafe")
@@ -139,13 +135,9 @@ def feature_vectorizer(
 
 @kernel("ai.onnx.ml::OneHotEncoder", temporaries=lambda x: 16 * math.prod(x.shape))
 def one_hot_encoder(
-    xp: Any,
-    x: Array,
-    *,
-    cats_int64s: Sequence[int] | None = None,
-    cats_strings: Sequence[str | bytes] | None = None,
-    zeros: int = 1,
-) -> Array:
+    xp: Any, x: Array, *, cats_int64s: Sequence[int] | None = None,
+    cats_strings: Sequence[str | bytes] | None = None, zeros: int = 1,
+) -> Array:  # fmt: skip
     """1 at the place of each element among the categories, else 0."""
     if cats_strings is None:
         y = x.astype(np.int64)[..., None] == xp.asarray(cats_int64s, np.int64)

@@ -56,14 +56,9 @@ def _of_scores(x: Spec, *, out: Specs, targets: int = 1, **_: Any) -> int:
 
 @kernel("ai.onnx.ml::LinearRegressor", temporaries=_of_scores)
 def linear_regressor(
-    xp: Any,
-    x: Array,
-    *,
-    coefficients: Sequence[float] = (),
-    intercepts: Sequence[float] | None = None,
-    targets: int = 1,
-    post_transform: str = "NONE",
-) -> Array:
+    xp: Any, x: Array, *, coefficients: Sequence[float] = (),
+    intercepts: Sequence[float] | None = None, targets: int = 1, post_transform: str = "NONE",
+) -> Array:  # fmt: skip
     """`x · wᵀ + b`, transformed; of a single target only the probit is taken."""
     scores = _affine(xp, x, coefficients, intercepts, targets)
     alone = targets == 1 and post_transform != "PROBIT"
@@ -71,12 +66,9 @@ def linear_regressor(
 
 
 def _of_classes(
-    x: Spec,
-    *,
-    out: Specs,
-    classlabels_ints: Sequence[int] = (),
-    classlabels_strings: Sequence[str] = (),
-) -> int:
+    x: Spec, *,
+    out: Specs, classlabels_ints: Sequence[int] = (), classlabels_strings: Sequence[str] = (),
+) -> int:  # fmt: skip
     return _of_scores(x, out=out, targets=len(classlabels_ints or classlabels_strings))
 
 

@@ -49,16 +49,9 @@ def layer_gradient(
 
 @composite("LayerNormalizationGrad", like=(0, 1, 1))
 def layer_normalization_grad(
-    op: Builder,
-    x: Tensor,
-    scale: Tensor,
-    mean: Tensor | None,
-    rstd: Tensor | None,
-    dy: Tensor,
-    *,
-    axis: int,
-    epsilon: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+    op: Builder, x: Tensor, scale: Tensor, mean: Tensor | None, rstd: Tensor | None, dy: Tensor, *,
+    axis: int, epsilon: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """With `n = (x - mean) · rstd` and `dn = dy · scale`, over the axes from `axis` on.
 
         dx = rstd · (dn - mean(dn) - n · mean(dn · n))
@@ -138,16 +131,9 @@ def _training_shapes(
 
 @composite("BatchNormalizationTraining", shapes=_training_shapes, outputs=5)
 def batch_normalization_training(
-    op: Builder,
-    x: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    var: Tensor,
-    *,
-    epsilon: float,
-    momentum: float,
-) -> tuple[Tensor, ...]:
+    op: Builder, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *,
+    epsilon: float, momentum: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """`y = (x - m) · rstd · scale + bias` with `rstd = 1 / sqrt(v + epsilon)`.
 
         new_mean = mean · momentum + m · (1 - momentum)        new_var likewise with v
@@ -175,15 +161,9 @@ def batch_normalization_training(
 
 @composite("BatchNormalizationGrad", like=(0, 1, 1))
 def batch_normalization_grad(
-    op: Builder,
-    x: Tensor,
-    scale: Tensor,
-    mean: Tensor | None,
-    rstd: Tensor | None,
-    dy: Tensor,
-    *,
+    op: Builder, x: Tensor, scale: Tensor, mean: Tensor | None, rstd: Tensor | None, dy: Tensor, *,
     epsilon: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """With `n = (x - mean) · rstd`, sums and means over all axes but the second.
 
     dx = d - mean(d) with d = scale · rstd · (dy - n · mean(dy · n))

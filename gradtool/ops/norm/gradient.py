@@ -19,12 +19,9 @@ from gradtool.ops.shared.accumulation import inverse_root, widened
 
 @gradient("LayerNormalization", broadcasts=True)
 def layer_normalization(
-    op: Builder,
-    node: Node,
-    dy: Tensor | None,
-    dmean: Tensor | None = None,
+    op: Builder, node: Node, dy: Tensor | None, dmean: Tensor | None = None,
     drstd: Tensor | None = None,
-) -> Gradients:
+) -> Gradients:  # fmt: skip
     """`y = n · scale + bias` with `n = (x - mean) · rstd` over the axes from `axis` on.
 
     `mean` and `rstd` are the node's own optional outputs.  They are float32: of a float64 x, or
@@ -131,12 +128,9 @@ def group_normalization(op: Builder, node: Node, dy: Tensor) -> Gradients:
 
 @gradient("BatchNormalization")
 def batch_normalization(
-    op: Builder,
-    node: Node,
-    dy: Tensor,
-    dnew_mean: Tensor | None = None,
+    op: Builder, node: Node, dy: Tensor, dnew_mean: Tensor | None = None,
     dnew_var: Tensor | None = None,
-) -> Gradients:
+) -> Gradients:  # fmt: skip
     """`y = (x - mean) · factor + bias` with `factor = scale · rstd`, `rstd = 1 / sqrt(var + ε)`.
 
         dx = dy · factor        dscale = Σ dy · (x - mean) · rstd        dbias = Σ dy
@@ -163,14 +157,9 @@ def batch_normalization(
 
 @gradient("ai.gradtool::BatchNormalizationTraining")
 def batch_normalization_training(
-    op: Builder,
-    node: Node,
-    dy: Tensor | None,
-    dnew_mean: Tensor | None,
-    dnew_var: Tensor | None,
-    dmean: Tensor | None,
-    drstd: Tensor | None,
-) -> Gradients:
+    op: Builder, node: Node, dy: Tensor | None, dnew_mean: Tensor | None, dnew_var: Tensor | None,
+    dmean: Tensor | None, drstd: Tensor | None,
+) -> Gradients:  # fmt: skip
     """`y = n · scale + bias` with `n = (x - mean) · rstd` by the statistics of the batch."""
     kept = node.outputs[3], node.outputs[4]
     return _training(op, node, kept, dy, dnew_mean, dnew_var, dmean, drstd)

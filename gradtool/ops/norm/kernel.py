@@ -69,18 +69,9 @@ def _layer_grad_work(
 
 @kernel("ai.gradtool::LayerNormalizationGrad", may_inplace=(4, 0), work=_layer_grad_work)
 def layer_normalization_grad(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    mean: Array | None,
-    rstd: Array | None,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    axis: int,
-    epsilon: float,
-) -> None:
+    xp: Any, x: Array, scale: Array, mean: Array | None, rstd: Array | None, dy: Array, *,
+    out: Arrays, work: Arrays, axis: int, epsilon: float,
+) -> None:  # fmt: skip
     """The gradients of LayerNormalization, from its statistics or without them."""
     layout = _layer(x, scale, axis=axis)
     backward.rows(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work)
@@ -92,16 +83,9 @@ def _rms_grad_work(x: Spec, scale: Spec, *, axis: int) -> list[Spec]:
 
 @kernel("ai.gradtool::RMSNormalizationGrad", may_inplace=(2, 0), work=_rms_grad_work)
 def rms_normalization_grad(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    axis: int,
-    epsilon: float,
-) -> None:
+    xp: Any, x: Array, scale: Array, dy: Array, *,
+    out: Arrays, work: Arrays, axis: int, epsilon: float,
+) -> None:  # fmt: skip
     """The gradients of RMSNormalization."""
     layout = _layer(x, scale, axis=axis)
     backward.rows(xp, layout, x, scale, (None, None), dy, out, epsilon, work, centre=False)
@@ -139,16 +123,9 @@ def _group_grad_work(
 
 @kernel("ai.gradtool::GroupNormalizationGrad", may_inplace=(2, 0), work=_group_grad_work)
 def group_normalization_grad(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    num_groups: int,
-    epsilon: float,
-) -> None:
+    xp: Any, x: Array, scale: Array, dy: Array, *,
+    out: Arrays, work: Arrays, num_groups: int, epsilon: float,
+) -> None:  # fmt: skip
     """The gradients of GroupNormalization."""
     layout = _group(x, num_groups=num_groups)
     shape = _by_channel(scale, layout)

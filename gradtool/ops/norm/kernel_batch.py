@@ -22,15 +22,9 @@ def _train_work(
 
 
 def _batch_work(
-    x: Spec,
-    scale: Spec,
-    bias: Spec,
-    mean: Spec,
-    var: Spec,
-    *,
-    out: Sequence[Spec | None],
-    training_mode: int = 0,
-) -> list[Spec]:
+    x: Spec, scale: Spec, bias: Spec, mean: Spec, var: Spec, *,
+    out: Sequence[Spec | None], training_mode: int = 0,
+) -> list[Spec]:  # fmt: skip
     if training_mode:
         return _train_work(x, scale, bias, mean, var, out=out)
     layout = Layout.plain(tuple(x.shape), x.dtype)
@@ -40,19 +34,9 @@ def _batch_work(
 
 @kernel("BatchNormalization", may_inplace=(0,), work=_batch_work)
 def batch_normalization(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    bias: Array,
-    mean: Array,
-    var: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    training_mode: int = 0,
-) -> None:
+    xp: Any, x: Array, scale: Array, bias: Array, mean: Array, var: Array, *, out: Arrays,
+    work: Arrays, epsilon: float = 1e-05, momentum: float = 0.9, training_mode: int = 0,
+) -> None:  # fmt: skip
     """Normalise by running statistics, or in training by the batch's, which move the former."""
     if training_mode:
         statistics = (*out[1:], None, None)[:2]
@@ -107,50 +91,27 @@ def _train(
 
 @kernel("ai.gradtool::BatchNormalizationTraining", may_inplace=(0,), work=_train_work)
 def batch_normalization_training(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    bias: Array,
-    mean: Array,
-    var: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    epsilon: float,
-    momentum: float,
-) -> None:
+    xp: Any, x: Array, scale: Array, bias: Array, mean: Array, var: Array, *,
+    out: Arrays, work: Arrays, epsilon: float, momentum: float,
+) -> None:  # fmt: skip
     """Normalise by the statistics of a batch; running ones move towards these."""
     y, new_mean, new_var, *saved = out
     _train(xp, x, scale, bias, mean, var, y, (new_mean, new_var), saved, epsilon, momentum, work)
 
 
 def _batch_grad_work(
-    x: Spec,
-    scale: Spec | None,
-    mean: Spec | None,
-    rstd: Spec | None,
-    dy: Spec,
-    *,
-    out: Sequence[Spec | None],
-    epsilon: float,
-) -> list[Spec]:
+    x: Spec, scale: Spec | None, mean: Spec | None, rstd: Spec | None, dy: Spec, *,
+    out: Sequence[Spec | None], epsilon: float,
+) -> list[Spec]:  # fmt: skip
     layout = Layout.channels(tuple(x.shape), x.dtype)
     return backward.Work.for_planes(layout, layout.statistics, slopes=out[0] is not None)
 
 
 @kernel("ai.gradtool::BatchNormalizationGrad", may_inplace=(4, 0), work=_batch_grad_work)
 def batch_normalization_grad(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    mean: Array | None,
-    rstd: Array | None,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    epsilon: float,
-) -> None:
+    xp: Any, x: Array, scale: Array, mean: Array | None, rstd: Array | None, dy: Array, *,
+    out: Arrays, work: Arrays, epsilon: float,
+) -> None:  # fmt: skip
     """The gradients of input, scale and bias by statistics of the batch, or by given ones."""
     layout = Layout.channels(tuple(x.shape), x.dtype)
     shape = layout.statistics

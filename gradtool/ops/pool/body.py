@@ -94,16 +94,9 @@ def _row_major(op: Builder, places: Tensor, sizes: Tensor) -> Tensor:
 
 @composite("AveragePoolGrad", shapes=_of_sizes)
 def average_pool_grad(
-    op: Builder,
-    dy: Tensor,
-    sizes: Tensor,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    pads: Sequence[int],
-    count_include_pad: int,
-) -> Tensor:
+    op: Builder, dy: Tensor, sizes: Tensor, *, kernel_shape: Sequence[int], strides: Sequence[int],
+    dilations: Sequence[int], pads: Sequence[int], count_include_pad: int,
+) -> Tensor:  # fmt: skip
     """Each window's share, dy by its number of elements, is added to all of them.
 
     `dx` has shape `sizes`.
@@ -182,17 +175,9 @@ def _share(op: Builder, y: Tensor, dy: Tensor, p: int) -> Tensor:
 
 @composite("LpPoolGrad", like=0)
 def lp_pool_grad(
-    op: Builder,
-    x: Tensor,
-    y: Tensor,
-    dy: Tensor,
-    *,
-    p: int,
-    kernel_shape: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    pads: Sequence[int],
-) -> Tensor:
+    op: Builder, x: Tensor, y: Tensor, dy: Tensor, *, p: int, kernel_shape: Sequence[int],
+    strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int],
+) -> Tensor:  # fmt: skip
     """`dx = sign(x) · |x|^(p - 1) · Σ dy · y^(1 - p)` over the windows that an element is in."""
     given = {"strides": strides, "dilations": dilations, "pads": pads}
     window = Window.of(kernel_shape, (), given)

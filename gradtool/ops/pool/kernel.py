@@ -56,15 +56,9 @@ def max_pool(
 
 @kernel("ai.gradtool::MaxPoolTraining", work=_max_work)
 def max_pool_training(
-    xp: Any,
-    x: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    ceil_mode: int = 0,
-    storage_order: int = 0,
-    **attributes: Any,
-) -> None:
+    xp: Any, x: Array, *,
+    out: Arrays, work: Arrays, ceil_mode: int = 0, storage_order: int = 0, **attributes: Any,
+) -> None:  # fmt: skip
     """`(y, places)`, places counted within their plane, in a type with room for them."""
     _maxima(xp, x, out, work, attributes, 0)
 

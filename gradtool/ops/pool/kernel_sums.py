@@ -46,15 +46,9 @@ def _average_grad_work(dy: Spec, *, out: Specs, **attributes: Any) -> list[Spec]
 
 @kernel("ai.gradtool::AveragePoolGrad", host=(1,), work=_average_grad_work)
 def average_pool_grad(
-    xp: Any,
-    dy: Array,
-    _: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    count_include_pad: int,
-    **attributes: Any,
-) -> None:
+    xp: Any, dy: Array, _: Array, *,
+    out: Arrays, work: Arrays, count_include_pad: int, **attributes: Any,
+) -> None:  # fmt: skip
     """Each window's gradient, divided by its count, added where the window lay."""
     pool = Pool.of(out[0], dy, attributes)
     counts = pool.counts(include_pad=bool(count_include_pad))

@@ -20,15 +20,9 @@ def _shape(shape: Tensor, *_: Tensor, stream: int) -> Outputs:
 
 @composite("DropoutMask", shapes=_shape)
 def dropout_mask(
-    op: Builder,
-    shape: Tensor,
-    ratio: Tensor,
-    seed: Tensor,
-    step: Tensor,
-    part: Tensor,
-    *,
+    op: Builder, shape: Tensor, ratio: Tensor, seed: Tensor, step: Tensor, part: Tensor, *,
     stream: int,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Keep mask of Dropout: false with the probability `ratio`, cut to a multiple of 2⁻³².
 
     The word of element i of n is the first of Threefry with the key `(seed, stream)` and the

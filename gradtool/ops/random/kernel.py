@@ -36,13 +36,9 @@ def _drawn(name: str, draw: Callable[..., Any]) -> None:
 
     @kernel(name, temporaries=_bytes)
     def run(
-        xp: Any,
-        *,
-        shape: Sequence[int],
-        dtype: int = 1,
-        seed: float | None = None,
-        **parameters: Any,
-    ) -> Array:
+        xp: Any, *,
+        shape: Sequence[int], dtype: int = 1, seed: float | None = None, **parameters: Any,
+    ) -> Array:  # fmt: skip
         values = draw(generator(seed), tuple(shape), **parameters)
         return xp.asarray(values.astype(ir.DataType(dtype).numpy()))
 
@@ -91,23 +87,16 @@ def _is_training(training: Array | None) -> bool:
 
 
 def _view(
-    x: Spec,
-    strides: tuple[int, ...],
-    ratio: Array | None = None,
-    training: Array | None = None,
-    *,
+    x: Spec, strides: tuple[int, ...], ratio: Array | None = None, training: Array | None = None, *,
     out: Specs,
-) -> Sequence[Window] | None:
+) -> Sequence[Window] | None:  # fmt: skip
     return [(0, strides)] if len(out) == 1 and not _is_training(training) else None
 
 
 def _work(
-    x: Spec,
-    ratio: Array | None = None,
-    training: Array | None = None,
-    *,
+    x: Spec, ratio: Array | None = None, training: Array | None = None, *,
     out: Sequence[Spec | None],
-) -> list[Spec]:
+) -> list[Spec]:  # fmt: skip
     if not _is_training(training):
         return []
     size = (largest_block(x.shape),)
@@ -138,15 +127,9 @@ def _draw(xp: Any, generator: Any, out: Array) -> None:
 
 @kernel("Dropout", may_inplace=(0,), strided=True, host=(1, 2), view=_view, work=_work)
 def dropout(
-    xp: Any,
-    x: Array,
-    ratio: Array | None = None,
-    training: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    seed: int | None = None,
-) -> None:
+    xp: Any, x: Array, ratio: Array | None = None, training: Array | None = None, *,
+    out: Arrays, work: Arrays, seed: int | None = None,
+) -> None:  # fmt: skip
     """`(x · mask / (1 - ratio), mask)` in training, else `(x, true)`."""
     y, mask = (*out, None)[:2]
     if not _is_training(training):
@@ -184,17 +167,9 @@ def _threefry_work(*, out: Specs) -> Specs:
 
 @kernel("ai.gradtool::DropoutMask", host=(0, 1, 2, 3, 4), work=_threefry_work)
 def dropout_mask(
-    xp: Any,
-    shape: Array,
-    ratio: Array,
-    seed: Array,
-    step: Array,
-    part: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    stream: int,
-) -> None:
+    xp: Any, shape: Array, ratio: Array, seed: Array, step: Array, part: Array, *,
+    out: Arrays, work: Arrays, stream: int,
+) -> None:  # fmt: skip
     """Keep mask of Dropout: false where the word of an element is less than `ratio · 2³²`."""
     mask = out[0].reshape(-1)
     bound = int(float(ratio.item()) * (1 << BITS))

@@ -179,15 +179,9 @@ def _cumsum_work(x: Spec, *, out: Specs) -> list[Any]:
 
 @kernel("CumSum", strided=True, host=(1,), work=_cumsum_work)
 def cumsum(
-    xp: Any,
-    x: Array,
-    axis: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    exclusive: int = 0,
-    reverse: int = 0,
-) -> None:
+    xp: Any, x: Array, axis: Array, *,
+    out: Arrays, work: Arrays, exclusive: int = 0, reverse: int = 0,
+) -> None:  # fmt: skip
     """`yᵢ = x₁ + … + xᵢ` along an axis; without xᵢ if `exclusive`, from the end if `reverse`."""
     total = work[0] if work else out[0]
     axis = int(axis.flat[0]) % x.ndim

@@ -105,16 +105,9 @@ def _line(x: Spec, axis: Array) -> list[Spec]:
 
 @kernel("ai.gradtool::CumProdGrad", host=(1,), strided=True, work=_line)
 def cum_prod_grad(
-    xp: Any,
-    x: Array,
-    axis: Array,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    exclusive: int = 0,
-    reverse: int = 0,
-) -> None:
+    xp: Any, x: Array, axis: Array, dy: Array, *,
+    out: Arrays, work: Arrays, exclusive: int = 0, reverse: int = 0,
+) -> None:  # fmt: skip
     """`dx[i] = (Π x before i) · s[i]` with `s[i] = dy[i] + x[i + 1] s[i + 1]`.
 
     If exclusive, `s[i] = dy[i + 1] + x[i + 1] s[i + 1]`.

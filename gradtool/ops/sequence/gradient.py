@@ -12,8 +12,8 @@ from gradtool.errors import UnsupportedGradient
 from gradtool.graph.constants import array
 from gradtool.graph.reads import captured
 from gradtool.graph.typed import Node, Tensor, as_tensor, given
-from gradtool.ops.control.gradient_if import is_wanted, total
 from gradtool.ops.control.gradient_bodies import Body, is_random, own
+from gradtool.ops.control.gradient_if import is_wanted, total
 from gradtool.ops.gradients import Gradients, gradient, zero_gradient
 
 

@@ -19,14 +19,9 @@ from gradtool.ops.shared.symbolic_sizes import dims, like_shape, part
 
 @composite("SliceGrad", shapes=like_shape)
 def slice_grad(
-    op: Builder,
-    dy: Tensor,
-    shape: Tensor,
-    starts: Tensor,
-    ends: Tensor,
-    axes: Tensor | None = None,
-    steps: Tensor | None = None,
-) -> Tensor:
+    op: Builder, dy: Tensor, shape: Tensor, starts: Tensor, ends: Tensor,
+    axes: Tensor | None = None, steps: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """`dx[starts:ends:steps] = dy`, zero elsewhere.
 
     With unit steps that is a border of zeros; else positions are sliced as x was.
@@ -96,14 +91,9 @@ def _columns_shape(
 
 @composite("Col2ImGrad", shapes=_columns_shape)
 def col2im_grad(
-    op: Builder,
-    dy: Tensor,
-    block: Tensor,
-    *,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Tensor:
+    op: Builder, dy: Tensor, block: Tensor, *, dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     """`dx[n, ck, b]` is element k of block b of channel c: a strided window on dy for each k."""
     rank = len(dy.shape) - 2
     axes = list(range(2, 2 + rank))
@@ -128,14 +118,9 @@ def col2im_grad(
 
 @composite("TensorScatterGrad", shapes=like_shape)
 def tensor_scatter_grad(
-    op: Builder,
-    dy: Tensor,
-    shape: Tensor,
-    starts: Tensor | None = None,
-    *,
-    mode: str = "linear",
-    axis: int = -2,
-) -> Tensor:
+    op: Builder, dy: Tensor, shape: Tensor, starts: Tensor | None = None, *,
+    mode: str = "linear", axis: int = -2,
+) -> Tensor:  # fmt: skip
     """`dupdate[b, …, i, …] = dy[b, …, starts[b] + i, …]`, around the end if circular."""
     rank = len(dy.shape)
     axis %= rank

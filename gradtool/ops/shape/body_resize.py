@@ -21,16 +21,9 @@ SAMPLE = 4
 
 @composite("ResizeGrad", shapes=like_shape)
 def resize_grad(
-    op: Builder,
-    dy: Tensor,
-    shape: Tensor,
-    roi: Tensor | None = None,
-    scales: Tensor | None = None,
-    sizes: Tensor | None = None,
-    *,
-    axes: Sequence[int] | None = None,
-    **attributes: Any,
-) -> Tensor:
+    op: Builder, dy: Tensor, shape: Tensor, roi: Tensor | None = None, scales: Tensor | None = None,
+    sizes: Tensor | None = None, *, axes: Sequence[int] | None = None, **attributes: Any,
+) -> Tensor:  # fmt: skip
     """Resize is linear along each axis, `y = M x`, and so `dx = Mᵀ dy`.
 
     M is the Resize of the unit matrix.  Where elements are only repeated, dx sums dy.

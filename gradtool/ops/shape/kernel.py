@@ -79,15 +79,9 @@ def expand(xp: Any, x: Array, shape: Array, *, out: Arrays) -> None:
 
 
 def _slice_view(
-    x: Spec,
-    strides: tuple[int, ...],
-    starts: Array,
-    ends: Array,
-    axes: Array | None = None,
-    steps: Spec | None = None,
-    *,
-    out: Specs,
-) -> Sequence[Window] | None:
+    x: Spec, strides: tuple[int, ...], starts: Array, ends: Array, axes: Array | None = None,
+    steps: Spec | None = None, *, out: Specs,
+) -> Sequence[Window] | None:  # fmt: skip
     if not _host(starts, ends, axes, steps):
         return None
     whole = extents(x.shape, starts, ends, axes, steps)
@@ -100,30 +94,17 @@ def _slice_view(
 
 @kernel("Slice", strided=True, host=(1, 2, 3, 4), view=_slice_view)
 def slice_(
-    xp: Any,
-    x: Array,
-    starts: Array,
-    ends: Array,
-    axes: Array | None = None,
-    steps: Array | None = None,
-    *,
-    out: Arrays,
-) -> None:
+    xp: Any, x: Array, starts: Array, ends: Array, axes: Array | None = None,
+    steps: Array | None = None, *, out: Arrays,
+) -> None:  # fmt: skip
     xp.copyto(out[0], x[slices(extents(x.shape, starts, ends, axes, steps))])
 
 
 @kernel("ai.gradtool::SliceGrad", strided=True, host=(1, 2, 3, 4, 5))
 def slice_grad(
-    xp: Any,
-    dy: Array,
-    shape: Array,
-    starts: Array,
-    ends: Array,
-    axes: Array | None = None,
-    steps: Array | None = None,
-    *,
-    out: Arrays,
-) -> None:
+    xp: Any, dy: Array, shape: Array, starts: Array, ends: Array, axes: Array | None = None,
+    steps: Array | None = None, *, out: Arrays,
+) -> None:  # fmt: skip
     """`dy` where the slice was taken, zero elsewhere."""
     dx = out[0]
     dx.fill(0)
@@ -155,14 +136,9 @@ def _split_view(
 
 @kernel("Split", strided=True, host=(1,), view=_split_view)
 def split(
-    xp: Any,
-    x: Array,
-    sizes: Array | None = None,
-    *,
-    out: Arrays,
-    axis: int = 0,
-    num_outputs: int | None = None,
-) -> None:
+    xp: Any, x: Array, sizes: Array | None = None, *,
+    out: Arrays, axis: int = 0, num_outputs: int | None = None,
+) -> None:  # fmt: skip
     """Copy the parts of x along an axis."""
     axis %= x.ndim
     found = pieces(split_sizes(x.shape[axis], sizes, len(out)))

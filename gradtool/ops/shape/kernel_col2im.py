@@ -97,15 +97,9 @@ def bit_cast(xp: Any, x: Array, *, out: Arrays, to: int) -> None:
 
 @kernel("TensorScatter", host=(2,), may_inplace=(0,))
 def tensor_scatter(
-    xp: Any,
-    past: Array,
-    update: Array,
-    starts: Array | None = None,
-    *,
-    out: Arrays,
-    mode: str = "linear",
-    axis: int = -2,
-) -> None:
+    xp: Any, past: Array, update: Array, starts: Array | None = None, *,
+    out: Arrays, mode: str = "linear", axis: int = -2,
+) -> None:  # fmt: skip
     """`past`, with `update` written at `starts[batch]` along an axis.
 
     Circular: elements beyond the end go on at the beginning.
@@ -129,15 +123,9 @@ def tensor_scatter(
 
 @kernel("ai.gradtool::TensorScatterGrad", host=(1, 2))
 def tensor_scatter_grad(
-    xp: Any,
-    dy: Array,
-    shape: Array,
-    starts: Array | None = None,
-    *,
-    out: Arrays,
-    mode: str = "linear",
-    axis: int = -2,
-) -> None:
+    xp: Any, dy: Array, shape: Array, starts: Array | None = None, *,
+    out: Arrays, mode: str = "linear", axis: int = -2,
+) -> None:  # fmt: skip
     """Elements of `dy` at the places of the update."""
     axis %= dy.ndim
     made = out[0]

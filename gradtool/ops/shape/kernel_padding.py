@@ -106,16 +106,9 @@ def _work(
 
 @kernel("Pad", host=(1, 2, 3), work=_work)
 def pad(
-    xp: Any,
-    x: Array,
-    pads: Array,
-    value: Array | None = None,
-    axes: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    mode: str = "constant",
-) -> None:
+    xp: Any, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None, *,
+    out: Arrays, work: Arrays, mode: str = "constant",
+) -> None:  # fmt: skip
     """`x` with a border, of a constant or of its own elements; negative pads crop."""
     y = out[0]
     borders = _pads(x.ndim, pads, axes)
@@ -166,16 +159,9 @@ def _line(shape: Sequence[int], axis: int) -> tuple[int, ...]:
 
 @kernel("ai.gradtool::PadGrad", host=(1, 2, 3), work=_grad_work)
 def pad_grad(
-    xp: Any,
-    dy: Array,
-    shape: Array,
-    pads: Array,
-    axes: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    mode: str,
-) -> None:
+    xp: Any, dy: Array, shape: Array, pads: Array, axes: Array | None = None, *,
+    out: Arrays, work: Arrays, mode: str,
+) -> None:  # fmt: skip
     """Axis by axis, the last one first: each place of the border is added to its element."""
     dx = out[0]
     borders = _pads(dx.ndim, pads, axes)

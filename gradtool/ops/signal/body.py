@@ -64,15 +64,9 @@ def count_of(op: Builder, length: Tensor | None, dim: Dim, *, halved: int) -> Te
 
 @composite("DFTGrad", shapes=like_shape)
 def dft_grad(
-    op: Builder,
-    dy: Tensor,
-    shape: Tensor,
-    length: Tensor | None = None,
-    *,
-    axis: int,
-    inverse: int = 0,
-    onesided: int = 0,
-) -> Tensor:
+    op: Builder, dy: Tensor, shape: Tensor, length: Tensor | None = None, *,
+    axis: int, inverse: int = 0, onesided: int = 0,
+) -> Tensor:  # fmt: skip
     """`dx = N · IDFT(dy)`, or `DFT(dy) / N` of the inverse: zeros stand for omitted elements.
 
     Of the one-sided inverse, all but the first (and of even N the last) element count twice.
@@ -123,13 +117,9 @@ def _frame(op: Builder, shape: Tensor, window: Tensor | None, length: Tensor | N
 
 @composite("STFTGrad", shapes=like_shape)
 def stft_grad(
-    op: Builder,
-    dy: Tensor,
-    shape: Tensor,
-    step: Tensor,
-    window: Tensor | None = None,
+    op: Builder, dy: Tensor, shape: Tensor, step: Tensor, window: Tensor | None = None,
     length: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The frames' gradients, weighted by the window and added where the frames were read."""
     n = _frame(op, shape, window, length)
     frames = _spectra_to_frames(op, dy, n, dims(shape)[-1])

@@ -64,28 +64,18 @@ def _dft_bytes(x: Spec, *, out: Specs) -> int:
 
 @kernel("DFT", since=17, host=(1,), temporaries=_dft_bytes)
 def dft_17(
-    xp: Any,
-    x: Array,
-    length: Array | None = None,
-    *,
-    axis: int = 1,
-    inverse: int = 0,
-    onesided: int = 0,
-) -> Array:
+    xp: Any, x: Array, length: Array | None = None, *,
+    axis: int = 1, inverse: int = 0, onesided: int = 0,
+) -> Array:  # fmt: skip
     """The axis is an attribute."""
     return _transform(xp, x, length, axis, inverse, onesided)
 
 
 @kernel("DFT", since=20, host=(1, 2), temporaries=_dft_bytes)
 def dft(
-    xp: Any,
-    x: Array,
-    length: Array | None = None,
-    axis: Array | None = None,
-    *,
-    inverse: int = 0,
-    onesided: int = 0,
-) -> Array:
+    xp: Any, x: Array, length: Array | None = None, axis: Array | None = None, *,
+    inverse: int = 0, onesided: int = 0,
+) -> Array:  # fmt: skip
     """`y[k] = Σ x[n] exp(-2πi kn/N)`, or its inverse; `onesided` is of real signals."""
     axis = -2 if axis is None else int(np.ravel(axis)[0])
     return _transform(xp, x, length, axis, inverse, onesided)
@@ -111,14 +101,9 @@ def frame_length(x: Array | Spec, window: Array | Spec | None, length: Array | N
 
 @kernel("STFT", host=(1, 3), temporaries=_stft_bytes)
 def stft(
-    xp: Any,
-    x: Array,
-    step: Array,
-    window: Array | None = None,
-    length: Array | None = None,
-    *,
+    xp: Any, x: Array, step: Array, window: Array | None = None, length: Array | None = None, *,
     onesided: int = 1,
-) -> Array:
+) -> Array:  # fmt: skip
     """Transforms of frames that begin `step` apart, each weighted by the window."""
     size = frame_length(x, window, length)
     frames = frames_of(xp, x, int(np.ravel(step)[0]), size)
@@ -133,15 +118,9 @@ def _grad_bytes(dy: Spec, *, out: Specs) -> int:
 
 @kernel("ai.gradtool::DFTGrad", host=(1, 2), temporaries=_grad_bytes)
 def dft_grad(
-    xp: Any,
-    dy: Array,
-    shape: Array,
-    length: Array | None = None,
-    *,
-    axis: int,
-    inverse: int = 0,
-    onesided: int = 0,
-) -> Array:
+    xp: Any, dy: Array, shape: Array, length: Array | None = None, *,
+    axis: int, inverse: int = 0, onesided: int = 0,
+) -> Array:  # fmt: skip
     """The adjoint of the transform: cropped elements are zero, padding is dropped."""
     dims = [int(n) for n in shape]
     n = dims[axis] if length is None else int(np.ravel(length)[0])
@@ -168,13 +147,9 @@ def _frame_gradients(xp: Any, dy: Array, size: int, channels: int) -> Array:
 
 @kernel("ai.gradtool::STFTGrad", host=(1, 2, 4), temporaries=_grad_bytes)
 def stft_grad(
-    xp: Any,
-    dy: Array,
-    shape: Array,
-    step: Array,
-    window: Array | None = None,
+    xp: Any, dy: Array, shape: Array, step: Array, window: Array | None = None,
     length: Array | None = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """The frames' gradients, added where the frames were read, in order."""
     dx = xp.zeros([int(n) for n in shape], dy.dtype)
     size = frame_length(dx, window, length)

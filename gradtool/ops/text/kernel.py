@@ -51,14 +51,9 @@ def regex_full_match(xp: Any, x: Array, *, pattern: str) -> Array:
 
 @kernel("StringNormalizer", on_device=False)
 def string_normalizer(
-    xp: Any,
-    x: Array,
-    *,
-    case_change_action: str = "NONE",
-    is_case_sensitive: int = 0,
-    stopwords: Sequence[str] = (),
-    locale: Array | None = None,
-) -> Array:
+    xp: Any, x: Array, *, case_change_action: str = "NONE", is_case_sensitive: int = 0,
+    stopwords: Sequence[str] = (), locale: Array | None = None,
+) -> Array:  # fmt: skip
     """Words without accents, stop words left out, in lower or upper case.
 
     Words are compared with stop words in the case asked for, unless it is sensitive. If no

@@ -63,16 +63,9 @@ def _number(array: Array, kind: Any = float) -> Any:
 
 @kernel("ai.onnx.preview.training::Adagrad", host=(0, 1), work=_two_blocks)
 def adagrad(
-    xp: Any,
-    rate: Array,
-    count: Array,
-    *tensors: Array,
-    out: Arrays,
-    work: Arrays,
-    decay_factor: float = 0.0,
-    epsilon: float = 1e-6,
-    norm_coefficient: float = 0.0,
-) -> None:
+    xp: Any, rate: Array, count: Array, *tensors: Array, out: Arrays, work: Arrays,
+    decay_factor: float = 0.0, epsilon: float = 1e-06, norm_coefficient: float = 0.0,
+) -> None:  # fmt: skip
     """`x - r · g / (√h + ε)` and `h + g²`, with `r = R / (1 + T · decay)`."""
     r = _number(rate) / (1 + _number(count, int) * decay_factor)
     for (x, g, h), (new_x, new_h), (a, b) in _blocks(_grouped(tensors, 3), out, work):
@@ -125,17 +118,9 @@ def adam(
 
 @kernel("ai.onnx.preview.training::Momentum", host=(0, 1), work=_three_blocks)
 def momentum(
-    xp: Any,
-    rate: Array,
-    count: Array,
-    *tensors: Array,
-    out: Arrays,
-    work: Arrays,
-    alpha: float,
-    beta: float,
-    mode: str,
-    norm_coefficient: float,
-) -> None:
+    xp: Any, rate: Array, count: Array, *tensors: Array,
+    out: Arrays, work: Arrays, alpha: float, beta: float, mode: str, norm_coefficient: float,
+) -> None:  # fmt: skip
     """`x - r · v`, or `x - r · (g + alpha · v)` for Nesterov, with `v = alpha · v + beta · g`."""
     r = _number(rate)
     beta = beta if _number(count, int) > 0 else 1.0

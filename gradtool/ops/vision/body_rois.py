@@ -135,16 +135,9 @@ def _like_shape(
 
 @composite("RoiAlignGrad", shapes=_like_shape)
 def roi_align_grad(
-    op: Builder,
-    rois: Tensor,
-    batch: Tensor,
-    dy: Tensor,
-    shape: Tensor,
-    *,
-    sampling_ratio: int,
-    spatial_scale: float,
-    half_pixel: int,
-) -> Tensor:
+    op: Builder, rois: Tensor, batch: Tensor, dy: Tensor, shape: Tensor, *,
+    sampling_ratio: int, spatial_scale: float, half_pixel: int,
+) -> Tensor:  # fmt: skip
     """`dx[batch[r]] += upᵀ dy[r] across`."""
     lengths = _sizes(op, shape)
     bins = ints(dy.shape)[2:]
@@ -166,16 +159,9 @@ def _first(op: Builder, shape: Tensor) -> Tensor:
 
 @composite("RoiAlignGradRois", like=1)
 def roi_align_grad_rois(
-    op: Builder,
-    x: Tensor,
-    rois: Tensor,
-    batch: Tensor,
-    dy: Tensor,
-    *,
-    sampling_ratio: int,
-    spatial_scale: float,
-    half_pixel: int,
-) -> Tensor:
+    op: Builder, x: Tensor, rois: Tensor, batch: Tensor, dy: Tensor, *,
+    sampling_ratio: int, spatial_scale: float, half_pixel: int,
+) -> Tensor:  # fmt: skip
     """The gradient of up and of across, by way of the positions to the corners."""
     lengths = [scalar(op, n) for n in list(x.shape)[2:]]
     bins = ints(dy.shape)[2:]

@@ -166,15 +166,9 @@ def _like_shape(positions: Tensor, dy: Tensor, shape: Tensor, **attributes: Any)
 
 @composite("SampleGradInput", shapes=_like_shape)
 def sample_grad_input(
-    op: Builder,
-    positions: Tensor,
-    dy: Tensor,
-    shape: Tensor,
-    *,
-    mode: str,
-    padding: str,
-    align_corners: int,
-) -> Tensor:
+    op: Builder, positions: Tensor, dy: Tensor, shape: Tensor, *,
+    mode: str, padding: str, align_corners: int,
+) -> Tensor:  # fmt: skip
     """`dx[n, c, tap] += dy[n, c, m] · weight`."""
     wide = ir.DataType.FLOAT if dy.dtype in HALF else dy.dtype
     elements = vector(op, count(op, op.Slice(shape, [2], [len(dims(shape))], [0])))
@@ -189,15 +183,9 @@ def sample_grad_input(
 
 @composite("SampleGradPositions", like=1)
 def sample_grad_positions(
-    op: Builder,
-    x: Tensor,
-    positions: Tensor,
-    dy: Tensor,
-    *,
-    mode: str,
-    padding: str,
-    align_corners: int,
-) -> Tensor:
+    op: Builder, x: Tensor, positions: Tensor, dy: Tensor, *,
+    mode: str, padding: str, align_corners: int,
+) -> Tensor:  # fmt: skip
     """`dposition = Σ_c dy · Σ x[tap] · slope`, per axis."""
     image = _flat_image(op, x)
     totals: dict[int, Tensor] = {}

@@ -65,15 +65,9 @@ def affine_grid_grad(xp: Any, dy: Array, size: Array, *, align_corners: int = 0)
 
 @kernel("NonMaxSuppression", host=(0, 1, 2, 3, 4))
 def non_max_suppression(
-    xp: Any,
-    boxes: Array,
-    scores: Array,
-    most: Array | None = None,
-    overlap: Array | None = None,
-    least: Array | None = None,
-    *,
-    center_point_box: int = 0,
-) -> Array:
+    xp: Any, boxes: Array, scores: Array, most: Array | None = None, overlap: Array | None = None,
+    least: Array | None = None, *, center_point_box: int = 0,
+) -> Array:  # fmt: skip
     """`[batch, class, box]` of the boxes kept, by falling score within each class."""
     most = 0 if most is None else int(np.ravel(most)[0])
     overlap = 0.0 if overlap is None else float(np.ravel(overlap)[0])

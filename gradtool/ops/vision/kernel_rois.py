@@ -144,16 +144,9 @@ def _spread_bytes(*, out: Specs) -> int:
 
 @kernel("ai.gradtool::RoiAlignGrad", host=(0, 1, 3), temporaries=_spread_bytes)
 def roi_align_grad(
-    xp: Any,
-    rois: Array,
-    batch: Array,
-    dy: Array,
-    shape: Array,
-    *,
-    sampling_ratio: int,
-    spatial_scale: float,
-    half_pixel: int,
-) -> Array:
+    xp: Any, rois: Array, batch: Array, dy: Array, shape: Array, *,
+    sampling_ratio: int, spatial_scale: float, half_pixel: int,
+) -> Array:  # fmt: skip
     """`dx[batch[r]] += upᵀ dy[r] across`, in the order of the regions."""
     wide = accumulator(dy.dtype)
     dx = xp.zeros([int(n) for n in shape], wide)
@@ -167,16 +160,9 @@ def roi_align_grad(
 
 @kernel("ai.gradtool::RoiAlignGradRois", host=(1, 2), temporaries=lambda x: x.bytes)
 def roi_align_grad_rois(
-    xp: Any,
-    x: Array,
-    rois: Array,
-    batch: Array,
-    dy: Array,
-    *,
-    sampling_ratio: int,
-    spatial_scale: float,
-    half_pixel: int,
-) -> Array:
+    xp: Any, x: Array, rois: Array, batch: Array, dy: Array, *,
+    sampling_ratio: int, spatial_scale: float, half_pixel: int,
+) -> Array:  # fmt: skip
     """Through the matrices and the positions of the samples to the corners."""
     wide = accumulator(x.dtype)
     made = np.zeros(rois.shape)

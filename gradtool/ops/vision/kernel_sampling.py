@@ -159,16 +159,9 @@ def _grid_work(x: Spec, grid: Spec, *, out: Specs, **attributes: Any) -> list[Sp
 
 
 def _grid_sample(
-    xp: Any,
-    x: Array,
-    grid: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    mode: str = "linear",
-    padding_mode: str = "zeros",
-    align_corners: int = 0,
-) -> None:
+    xp: Any, x: Array, grid: Array, *, out: Arrays, work: Arrays, mode: str = "linear",
+    padding_mode: str = "zeros", align_corners: int = 0,
+) -> None:  # fmt: skip
     """`y[n, c, …]` is `x[n, c]` at the normalised position `grid[n, …]`."""
     sizes = x.shape[2:]
     options = (sizes, MODES.get(mode, mode), padding_mode, align_corners)
@@ -186,16 +179,9 @@ def _sample_work(x: Spec, positions: Spec, *, out: Specs, **attributes: Any) -> 
 
 
 def _sample(
-    xp: Any,
-    x: Array,
-    positions: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    mode: str,
-    padding: str,
-    align_corners: int,
-) -> None:
+    xp: Any, x: Array, positions: Array, *,
+    out: Arrays, work: Arrays, mode: str, padding: str, align_corners: int,
+) -> None:  # fmt: skip
     """`y[n, c, m]` is `x[n, c]` at `positions[n, m]`, in elements, axis by axis."""
     options = (x.shape[2:], mode, padding, align_corners)
     for image, points, y in zip(x, positions, out[0], strict=True):
@@ -209,17 +195,9 @@ def _input_work(positions: Spec, dy: Spec) -> list[Spec]:
 
 
 def _sample_grad_input(
-    xp: Any,
-    positions: Array,
-    dy: Array,
-    shape: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    mode: str,
-    padding: str,
-    align_corners: int,
-) -> None:
+    xp: Any, positions: Array, dy: Array, shape: Array, *,
+    out: Arrays, work: Arrays, mode: str, padding: str, align_corners: int,
+) -> None:  # fmt: skip
     """`dy` times the weights, added where it was read, in order of reading."""
     sizes = out[0].shape[2:]
     out[0].fill(0)
@@ -243,17 +221,9 @@ def _positions_work(
 
 
 def _sample_grad_positions(
-    xp: Any,
-    x: Array,
-    positions: Array,
-    dy: Array,
-    *,
-    out: Arrays,
-    work: Arrays,
-    mode: str,
-    padding: str,
-    align_corners: int,
-) -> None:
+    xp: Any, x: Array, positions: Array, dy: Array, *,
+    out: Arrays, work: Arrays, mode: str, padding: str, align_corners: int,
+) -> None:  # fmt: skip
     """`Σ_c dy · Σ x · ∂weight/∂position`, per axis."""
     sizes = x.shape[2:]
     out[0].fill(0)
