@@ -29,7 +29,7 @@ from gradtool.exec import inputs as sources
 from gradtool.exec.initial import initial_values
 from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
-from gradtool.graph.counter_rng import numbers_of
+from gradtool.graph.randomness import numbers_of
 from gradtool.graph.stages import require_no_updates
 from gradtool.operators.kernel_sets import AUTO, Asked
 from gradtool.ops.shared.runtime_limits import limited

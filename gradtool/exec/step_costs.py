@@ -1,7 +1,9 @@
-"""Measured costs of each step of a plan: seconds, and bytes beside the arena."""
+"""Measured costs of each step of a plan, of a warm machine: seconds, and bytes beside the arena."""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +18,42 @@ from gradtool.exec.machine_peak import reach
 from gradtool.exec.memory_meter import beside
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import require, sized_and_planned
-from gradtool.exec.warm import warm_seconds
 from gradtool.operators.kernel_sets import Kernels
 from gradtool.planning.plan import Plan
 from gradtool.program.profile import REPEATS
 from gradtool.program.roofline import Reach
+
+WARM = 0.25  # seconds of steps before any is measured
+LEAST = 2  # of these steps
+
+
+def warm_seconds(executor: Executor, repeats: int) -> tuple[float, ...]:
+    """The median seconds of each step over `repeats` runs, after runs that nobody measures.
+
+    The first steps of a process meet memory that was never touched, cold caches and a processor at
+    its idle clock, which would show as kernels that are slow: steps run for `WARM` seconds before.
+    """
+    with np.errstate(all="ignore"):
+        executor.step()
+        begun, count = time.perf_counter(), 0
+        while count < LEAST or time.perf_counter() - begun < WARM:
+            _seconds(executor)
+            count += 1
+        runs = [_seconds(executor) for _ in range(max(repeats, 1))]
+    return tuple(statistics.median(each) for each in zip(*runs, strict=True))
+
+
+def _seconds(executor: Executor) -> list[float]:
+    """The seconds of each step, waiting for the device after each."""
+    executor.rewind()
+    executor.device.synchronize()
+    taken = []
+    for call in executor.calls:
+        start = time.perf_counter()
+        call()
+        executor.device.synchronize()
+        taken.append(time.perf_counter() - start)
+    return taken
 
 
 @dataclass(frozen=True)

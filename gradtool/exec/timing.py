@@ -16,7 +16,7 @@ from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import home, require
-from gradtool.exec.warm import warm_seconds
+from gradtool.exec.step_costs import warm_seconds
 from gradtool.operators.kernel_sets import AUTO, LIBRARY, NONE, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.native import natively

@@ -1,4 +1,4 @@
-"""Nodes that draw random numbers, or may differ from run to run."""
+"""Nodes that draw random numbers, or may differ from run to run; masks that follow from a count."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.prune import inner_nodes
+from gradtool.graph.training_info import TrainingInfo
 
 RANDOM = frozenset({
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
@@ -40,3 +41,24 @@ def may_drop(node: ir.Node) -> bool:
         return False
     tensor = ir.convenience.get_const_tensor(flag)
     return tensor is None or bool(tensor.numpy().item())
+
+
+MASK, APPLY = "DropoutMask", "DropoutGrad"
+NUMBERS = ("seed", "step", "part")
+
+
+def numbers_of(model: ir.Model) -> dict[str, str]:
+    """The inputs that decide dropout masks, by role; none without dropout."""
+    names = TrainingInfo.of(model).draws
+    if not names:
+        return {}
+    inputs = {v.name for v in model.graph.inputs}
+    return {number: name for number, name in names.items() if name in inputs}
+
+
+def passed_through(node: ir.Node) -> ir.Value | None:
+    """The value that a dropout by a counted mask gives in inference; None of another node."""
+    if node.domain != DOMAIN or node.op_type != APPLY:
+        return None
+    mask = node.inputs[0].producer() if node.inputs[0] is not None else None
+    return node.inputs[1] if mask is not None and mask.op_type == MASK else None

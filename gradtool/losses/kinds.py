@@ -95,8 +95,7 @@ def loss(
 @cache
 def kinds() -> dict[str, Kind]:
     """Every loss by name: our own, then those of plug-ins, which cannot take a name of ours."""
-    for module in ("regions", "similarity"):
-        import_module(f"gradtool.losses.{module}")
+    import_module("gradtool.losses.regions")
     own = dict(_REGISTRY)
     plugins.load_plugins(plugins.LOSSES, _REGISTRY, _take)
     return {name: versions[0] for name, versions in (_REGISTRY | own).items()}

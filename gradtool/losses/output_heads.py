@@ -104,7 +104,7 @@ def _of_branches(node: ir.Node, value: ir.Value) -> ir.Value | None:
 
 def _before(node: ir.Node) -> ir.Value | None:
     """The operand of a layout, scale or shift; the first term of a sum; None of any other."""
-    from gradtool.graph.counter_rng import passed_through
+    from gradtool.graph.randomness import passed_through
 
     if (kept := passed_through(node)) is not None:
         return kept

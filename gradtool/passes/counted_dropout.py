@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.counter_rng import NUMBERS, numbers_of
+from gradtool.graph.randomness import NUMBERS, numbers_of
 from gradtool.graph.training_info import TrainingInfo, add_defaults, record
 from gradtool.graph.typed import Tensor, as_tensor
 from gradtool.passes.training_forms import stand_in

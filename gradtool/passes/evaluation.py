@@ -15,8 +15,8 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph import walk
 from gradtool.graph.composites import DOMAIN
-from gradtool.graph.counter_rng import passed_through
 from gradtool.graph.prune import prune
+from gradtool.graph.randomness import passed_through
 from gradtool.graph.stages import is_backward
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.passes.train_mode import infer_by

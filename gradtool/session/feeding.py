@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
-from gradtool.graph.counter_rng import numbers_of
+from gradtool.graph.randomness import numbers_of
 from gradtool.graph.stages import seed_of
 
 Batch = Mapping[str, Any]

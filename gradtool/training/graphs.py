@@ -14,7 +14,7 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph.counter_rng import numbers_of
+from gradtool.graph.randomness import numbers_of
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import seed_of
 from gradtool.graph.training_info import Names, TrainingInfo

@@ -21,7 +21,7 @@ import onnx_ir as ir
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import execute
-from gradtool.graph.counter_rng import numbers_of
+from gradtool.graph.randomness import numbers_of
 from gradtool.text.words import some
 from gradtool.training.callbacks import Watcher
 from gradtool.training.checks import range_of

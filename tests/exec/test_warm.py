@@ -3,7 +3,7 @@
 import time
 from types import SimpleNamespace
 
-from gradtool.exec.warm import LEAST, warm_seconds
+from gradtool.exec.step_costs import LEAST, warm_seconds
 
 COLD, SLOW = LEAST + 1, 0.05  # runs that are slow, and their seconds
 

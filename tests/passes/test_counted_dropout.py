@@ -13,7 +13,7 @@ from conftest import build, sampled
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.graph.counter_rng import NUMBERS
+from gradtool.graph.randomness import NUMBERS
 from gradtool.ops.composites.calls import inline
 from gradtool.ops.random.kernel import WORD, threefry
 

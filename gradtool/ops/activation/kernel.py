@@ -9,9 +9,16 @@ from typing import Any
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.blocks import pointwise
-from gradtool.ops.shared.lines import fitted, folded, line_sum, line_work, lines, ones_work
 from gradtool.ops.shared.select import drop
-from gradtool.ops.shared.sums import accumulator
+from gradtool.ops.shared.sums import (
+    accumulator,
+    fitted,
+    folded,
+    line_sum,
+    line_work,
+    lines,
+    ones_work,
+)
 from gradtool.ops.shared.types import Array, Arrays
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.ops.index.kernel_accumulate import accumulate, normalised
 from gradtool.ops.kernels import kernel
+from gradtool.ops.shared.select import take
 from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.take import take
 from gradtool.ops.shared.types import Array, Arrays, Specs
 
 

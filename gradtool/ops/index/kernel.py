@@ -18,7 +18,7 @@ from gradtool.ops.index.kernel_accumulate import (
     scatter,
 )
 from gradtool.ops.kernels import kernel
-from gradtool.ops.shared.take import take
+from gradtool.ops.shared.select import take
 from gradtool.ops.shared.types import Array, Arrays
 
 INT64 = np.dtype(np.int64)

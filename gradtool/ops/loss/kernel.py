@@ -13,8 +13,7 @@ from gradtool.operators.block_size import at_a_time
 from gradtool.operators.losses import LEAST_VARIANCE, LOWEST_LOG
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.blocks import pointwise
-from gradtool.ops.shared.lines import fitted, folded, line_work, lines
-from gradtool.ops.shared.sums import accumulator
+from gradtool.ops.shared.sums import accumulator, fitted, folded, line_work, lines
 from gradtool.ops.shared.types import Array, Arrays, Index
 
 SAMPLES, MOST = 512, 8192  # at once, here and on a device: index arrays of them are small change

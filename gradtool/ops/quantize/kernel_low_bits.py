@@ -11,8 +11,8 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.operators.low_bits import middle, shifts, table
 from gradtool.ops.kernels import kernel
+from gradtool.ops.shared.select import take
 from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.take import take
 from gradtool.ops.shared.types import Array, Arrays, DType, Specs
 
 BLOCK = 1 << 17  # numbers decoded at a time, at least a block of a row

@@ -16,8 +16,8 @@ from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.ops.kernels import kernel
 from gradtool.ops.ranks.members import taking_part
+from gradtool.ops.shared.select import take
 from gradtool.ops.shared.sums import BLOCK
-from gradtool.ops.shared.take import take
 from gradtool.ops.shared.types import Array, Arrays
 from gradtool.ops.update.kernel_rows import row_slots
 from gradtool.ranks.group import Group

@@ -18,7 +18,7 @@ from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.operators.resampling import Taps, taps
 from gradtool.ops.kernels import kernel
-from gradtool.ops.shared.take import take
+from gradtool.ops.shared.select import take
 from gradtool.ops.shared.types import Array, Arrays, DType, Specs
 
 BLOCK = 32768  # elements of the planes that are resized at a time

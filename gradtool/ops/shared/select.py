@@ -1,4 +1,4 @@
-"""Selection by masks on the bits of numbers: exact for infinities and NaN, and never a branch.
+"""Gathering, and selection by masks on the bits of numbers: exact for infinities and NaN.
 
 Masked copies of numpy take ten times as long.  A mask is used up: its bytes are overwritten.
 """
@@ -6,6 +6,8 @@ Masked copies of numpy take ten times as long.  A mask is used up: its bytes are
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from gradtool.ops.shared.types import Array
 
@@ -44,3 +46,14 @@ def choose(xp: Any, mask: Array, a: Array, b: Array, out: Array, t: Array, s: Ar
     xp.bitwise_xor(a, b, out=t)
     xp.bitwise_and(t, s, out=t)
     xp.bitwise_xor(t, b, out=made)
+
+
+def take(xp: Any, x: Array, positions: Array, *, axis: int | None = None, out: Array) -> None:
+    """`out = x[positions]` along `axis`, or of the flat x; all positions are in bounds.
+
+    numpy buffers a whole copy of `out` unless it may clip; CuPy has no such mode.
+    """
+    if xp is np:
+        np.take(x, positions, axis=axis, out=out, mode="clip")
+    else:
+        xp.take(x, positions, axis=axis, out=out)

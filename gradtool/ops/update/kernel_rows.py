@@ -13,8 +13,8 @@ from gradtool.operators.block_size import at_a_time
 from gradtool.operators.updates import SPARSE, Update
 from gradtool.ops.index.kernel_accumulate import normalised
 from gradtool.ops.kernels import kernel
+from gradtool.ops.shared.select import take
 from gradtool.ops.shared.sums import BLOCK, accumulator
-from gradtool.ops.shared.take import take
 from gradtool.ops.shared.tape import scalars
 from gradtool.ops.shared.types import Array, Arrays, Specs
 from gradtool.ops.update.kernel import flat_numbers, run_block, tape_of, tape_rooms

@@ -13,7 +13,7 @@ from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.ops.index.kernel_accumulate import accumulate_planes
 from gradtool.ops.kernels import Function, kernel
-from gradtool.ops.shared.take import take
+from gradtool.ops.shared.select import take
 from gradtool.ops.shared.types import Array, Arrays, Specs
 from gradtool.ops.shared.upcast import widened
 
