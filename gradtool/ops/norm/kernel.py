@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtool.graph.specs import Spec
@@ -13,11 +12,10 @@ from gradtool.ops.norm.kernel_forward import Workspace, forward
 from gradtool.ops.norm.kernel_layouts import Layout
 from gradtool.ops.shared.types import Array, Arrays
 
-View = Callable[..., Layout]  # of x and the parameters, and of attributes
-Spread = Callable[[Array | Spec, Layout], tuple[int, ...]]  # the shape of a parameter in the view
 
-
-def _forward(name: str, view: View, spread: Spread, *, centre: bool = True) -> None:
+def _forward(
+    name: str, view: backward.View, spread: backward.Spread, *, centre: bool = True
+) -> None:
     """Register the kernel that normalises a view of x, then scales it and adds a bias."""
 
     def work(x: Spec, scale: Spec, bias: Spec | None = None, **given: Any) -> list[Spec]:
@@ -61,34 +59,11 @@ _forward("LayerNormalization", _layer, _spread)
 _forward("RMSNormalization", _layer, _spread, centre=False)
 
 
-def _layer_grad_work(
-    x: Spec, scale: Spec, mean: Spec | None, rstd: Spec | None, *, axis: int
-) -> list[Spec]:
-    return backward.Work.for_rows(_layer(x, scale, axis=axis), known=rstd is not None)
-
-
-@kernel("ai.gradtool::LayerNormalizationGrad", may_inplace=(4, 0), work=_layer_grad_work)
-def layer_normalization_grad(
-    xp: Any, x: Array, scale: Array, mean: Array | None, rstd: Array | None, dy: Array, *,
-    out: Arrays, work: Arrays, axis: int, epsilon: float,
-) -> None:  # fmt: skip
-    """The gradients of LayerNormalization, from its statistics or without them."""
-    layout = _layer(x, scale, axis=axis)
-    backward.rows(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work)
-
-
-def _rms_grad_work(x: Spec, scale: Spec, *, axis: int) -> list[Spec]:
-    return backward.Work.for_rows(_layer(x, scale, axis=axis), known=False, centre=False)
-
-
-@kernel("ai.gradtool::RMSNormalizationGrad", may_inplace=(2, 0), work=_rms_grad_work)
-def rms_normalization_grad(
-    xp: Any, x: Array, scale: Array, dy: Array, *,
-    out: Arrays, work: Arrays, axis: int, epsilon: float,
-) -> None:  # fmt: skip
-    """The gradients of RMSNormalization."""
-    layout = _layer(x, scale, axis=axis)
-    backward.rows(xp, layout, x, scale, (None, None), dy, out, epsilon, work, centre=False)
+for _name, _operands, _centre in (
+    ("LayerNormalizationGrad", "x scale mean rstd dy", True),
+    ("RMSNormalizationGrad", "x scale dy", False),
+):
+    backward.register(_name, _operands, _layer, centre=_centre)
 
 
 # -------------------------------------------------------- group and instance normalisation
@@ -111,22 +86,4 @@ def _by_channel(parameter: Array | Spec, layout: Layout) -> tuple[int, ...]:
 
 _forward("GroupNormalization", _group, _by_channel)
 _forward("InstanceNormalization", _group, _by_channel)
-
-
-def _group_grad_work(
-    x: Spec, scale: Spec, *, out: Sequence[Spec | None], num_groups: int
-) -> list[Spec]:
-    layout = _group(x, num_groups=num_groups)
-    shape = _by_channel(scale, layout)
-    return backward.Work.for_planes(layout, shape, slopes=out[0] is not None)
-
-
-@kernel("ai.gradtool::GroupNormalizationGrad", may_inplace=(2, 0), work=_group_grad_work)
-def group_normalization_grad(
-    xp: Any, x: Array, scale: Array, dy: Array, *,
-    out: Arrays, work: Arrays, num_groups: int, epsilon: float,
-) -> None:  # fmt: skip
-    """The gradients of GroupNormalization."""
-    layout = _group(x, num_groups=num_groups)
-    shape = _by_channel(scale, layout)
-    backward.planes(xp, layout, x, scale, (None, None), dy, out, epsilon, work, shape)
+backward.register("GroupNormalizationGrad", "x scale dy", _group, _by_channel)

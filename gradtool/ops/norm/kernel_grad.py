@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gradtool.graph.specs import Spec
+from gradtool.ops.kernels import kernel
 from gradtool.ops.norm.kernel_forward import Workspace, combined, moments, scales
 from gradtool.ops.norm.kernel_layouts import Layout, like, pick
 from gradtool.ops.shared.types import Array, Arrays, Index
+
+View = Callable[..., Layout]  # of x and the parameters, and of attributes
+Spread = Callable[[Array | Spec, Layout], tuple[int, ...]]  # the shape of a parameter in the view
+
+
+def register(
+    name: str, operands: str, view: View, spread: Spread | None = None, *, centre: bool = True
+) -> None:
+    """Register the kernel of a gradient, which has these `operands`.
+
+    It goes by rows, or with `spread`, the shape of scale, by planes.  Without a scale, the
+    gradient of scale alone is wanted.
+    """
+    names = operands.split()
+
+    def work(*given: Spec | None, out: Sequence[Spec | None], **attributes: Any) -> list[Spec]:
+        named = dict(zip(names, given, strict=False))
+        scale = named.get("scale")
+        layout = view(named["x"], scale, **attributes)
+        if spread is None:
+            return Work.for_rows(layout, known=named.get("rstd") is not None, centre=centre)
+        slopes = scale is not None and out[0] is not None
+        return Work.for_planes(layout, spread(scale, layout), slopes=slopes)
+
+    @kernel(f"ai.gradtool::{name}", work=work, may_inplace=(len(names) - 1, 0) * ("scale" in names))
+    def run(
+        xp: Any, *given: Array, out: Sequence[Array | None], work: Arrays,
+        epsilon: float = 0.0, **attributes: Any,
+    ) -> None:  # fmt: skip
+        """`(dx, dscale, dbias)`, from statistics of the forward pass or without them."""
+        named = dict(zip(names, given, strict=True))
+        scale = named.get("scale")
+        layout = view(named["x"], scale, **attributes)
+        own = Work.of(xp, layout, work)
+        kept = named.get("mean"), named.get("rstd")
+        x, dy = (named[v].reshape(layout.shape) for v in ("x", "dy"))
+        wanted = out if "scale" in named else (None, *out)
+        if spread is None:
+            rows(own, layout, x, scale, kept, dy, wanted, epsilon, centre=centre)
+        else:
+            shape = spread(scale, layout)
+            planes(own, layout, x, scale, kept, dy, wanted, epsilon, shape)
 
 
 @dataclass(frozen=True)
@@ -118,27 +161,16 @@ class Work:
 
 
 def rows(
-    xp: Any,
-    layout: Layout,
-    x: Array,
-    scale: Array,
-    kept: Sequence[Array | None],
-    dy: Array,
-    out: Sequence[Array | None],
-    epsilon: float,
-    work: Arrays,
-    *,
-    centre: bool = True,
-) -> None:
+    own: Work, layout: Layout, x: Array, scale: Array, kept: Arrays, dy: Array, out: Arrays,
+    epsilon: float, *, centre: bool = True,
+) -> None:  # fmt: skip
     """Over the last axis, along which scale varies, on `[rows, D]`.
 
     dx = rstd · (dn - mean(dn) - n · mean(dn · n))  with  dn = dy · scale
     dscale = Σ dy · n        dbias = Σ dy
     """
-    own = Work.of(xp, layout, work)
-    room, dx = own.room, out[0]
-    x, dy, scale = x.reshape(layout.shape), dy.reshape(layout.shape), scale.reshape(-1)
-    dx = None if dx is None else dx.reshape(layout.shape)
+    room, dx, scale = own.room, out[0], scale.reshape(-1)
+    xp, dx = room.xp, None if dx is None else dx.reshape(layout.shape)
     scale = room.widened(scale, own.scale.reshape(-1)) if own.scale.size else scale
     for parts in layout.blocks():
         mean, rstd = own.statistics(x, layout, parts, kept, epsilon, centre=centre)
@@ -172,17 +204,9 @@ def rows(
 
 
 def planes(
-    xp: Any,
-    layout: Layout,
-    x: Array,
-    scale: Array,
-    kept: Arrays,
-    dy: Array,
-    out: Sequence[Array | None],
-    epsilon: float,
-    work: Arrays,
-    shape: Sequence[int],
-) -> None:
+    own: Work, layout: Layout, x: Array, scale: Array, kept: Arrays, dy: Array, out: Arrays,
+    epsilon: float, shape: Sequence[int],
+) -> None:  # fmt: skip
     """Over the last axis, along which scale is constant, and some more.
 
         dx = rstd · (dn - mean(dn) - n · mean(dn · n))  with  dn = dy · scale
@@ -190,10 +214,8 @@ def planes(
 
     `shape` is that of scale with the rank of the view.
     """
-    own = Work.of(xp, layout, work)
     room, dx = own.room, out[0]
-    x, dy = x.reshape(layout.shape), dy.reshape(layout.shape)
-    dx = None if dx is None else dx.reshape(layout.shape)
+    xp, dx = room.xp, None if dx is None else dx.reshape(layout.shape)
     ds, db = (s.reshape(shape) for s in own.sums)
     for parts in layout.blocks():
         mean, rstd = own.statistics(x, layout, parts, kept, epsilon)

@@ -13,7 +13,7 @@ from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.operators.windows import Window
 from gradtool.ops.kernels import kernel
-from gradtool.ops.pool.kernel_windows import Pool, planes
+from gradtool.ops.pool.kernel_windows import Pool, planes, rows
 from gradtool.ops.shared.types import Array, Arrays, DType, Index
 
 PLACES = 1 << 14  # places at a time that are made those of several planes
@@ -175,9 +175,9 @@ def max_pool_grad(
     block = work[0].size
     for first in range(0, values.size, max(1, block)):
         part = places[first : first + block]
-        rows = [w[: part.size] for w in work]
-        _to_row_major(xp, part, out[0].shape[2:], *rows)
-        accumulate(xp, "add", dx, rows[0], values[first : first + block])
+        targets = [w[: part.size] for w in work]
+        _to_row_major(xp, part, out[0].shape[2:], *targets)
+        accumulate(xp, "add", dx, targets[0], values[first : first + block])
 
 
 def _add_in_planes(xp: Any, dx: Array, places: Array, dy: Array, work: Array) -> None:
@@ -185,14 +185,14 @@ def _add_in_planes(xp: Any, dx: Array, places: Array, dy: Array, work: Array) ->
     from gradtool.ops.index.kernel_accumulate import accumulate
 
     step, width = _tile(dy)
-    dx, places, dy = (_rows(a) for a in (dx, places, dy))
+    dx, places, dy = (rows(a) for a in (dx, places, dy))
     for first, start in itertools.product(*(map(range, (0, 0), dy.shape, (step, width)))):
         part = slice(first, first + step), slice(start, start + width)
         values = dy[part]
-        rows = work[: values.size].reshape(values.shape)
-        xp.copyto(rows, places[part])
-        xp.add(rows, xp.arange(len(rows))[:, None] * dx.shape[1], out=rows)
-        accumulate(xp, "add", dx[part[0]].reshape(-1), rows.reshape(-1), values.reshape(-1))
+        target = work[: values.size].reshape(values.shape)
+        xp.copyto(target, places[part])
+        xp.add(target, xp.arange(len(target))[:, None] * dx.shape[1], out=target)
+        accumulate(xp, "add", dx[part[0]].reshape(-1), target.reshape(-1), values.reshape(-1))
 
 
 def _to_row_major(
@@ -213,11 +213,6 @@ def _to_row_major(
 # ------------------------------------------------------------------------- whole planes
 
 
-def _rows(x: Array) -> Array:
-    """Planes as rows, `[N·C, elements of a plane]`."""
-    return x.reshape(x.shape[0] * x.shape[1], math.prod(x.shape[2:]))
-
-
 def _global_work(x: Spec) -> list[Spec]:
     wide = x.dtype if x.dtype.itemsize > 2 else np.dtype(np.float32)
     ones = math.prod(x.shape[2:]) if wide == x.dtype else 0
@@ -227,28 +222,27 @@ def _global_work(x: Spec) -> list[Spec]:
 @kernel("GlobalAveragePool", work=_global_work)
 def global_average_pool(xp: Any, x: Array, *, out: Arrays, work: Arrays) -> None:
     """The mean of each plane; sums are products with ones, faster than adding."""
-    rows, (ones, sums) = _rows(x), work
+    lines, (ones, sums) = rows(x), work
     if sums.dtype == x.dtype:
         ones.fill(1)
-        xp.matmul(rows, ones, out=sums)
+        xp.matmul(lines, ones, out=sums)
     else:
-        xp.sum(rows, axis=1, dtype=sums.dtype, out=sums)
-    xp.divide(sums, max(1, rows.shape[1]), out=out[0].reshape(-1), casting="unsafe")
+        xp.sum(lines, axis=1, dtype=sums.dtype, out=sums)
+    xp.divide(sums, max(1, lines.shape[1]), out=out[0].reshape(-1), casting="unsafe")
 
 
 @kernel("GlobalMaxPool")
 def global_max_pool(xp: Any, x: Array, *, out: Arrays) -> None:
     """The greatest element of each plane."""
-    xp.max(_rows(x), axis=1, out=out[0].reshape(-1))
+    xp.max(rows(x), axis=1, out=out[0].reshape(-1))
 
 
 @kernel("ai.gradtool::GlobalMaxPoolGrad")
 def global_max_pool_grad(xp: Any, x: Array, dy: Array, *, out: Arrays) -> None:
     out[0].fill(0)
-    dx, dy = _rows(out[0]), dy.reshape(-1)
-    for row, values in enumerate(_rows(x)):
-        place = xp.argmax(values)
-        dx[row, place] = dy[row]
+    dx, dy = rows(out[0]), dy.reshape(-1)
+    for row, values in enumerate(rows(x)):
+        dx[row, xp.argmax(values)] = dy[row]
 
 
 def _unpool_sizes(x: Array, shape: Array | None, attributes: Mapping[str, Any]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
-from gradtool.ops.pool.kernel_windows import Pool, divide_by_counts, planes
+from gradtool.ops.pool.kernel_windows import Pool, add_windows, divide_by_counts, planes, rows
 from gradtool.ops.shared.types import Array, Arrays, DType, Specs
 
 
@@ -29,10 +29,7 @@ def average_pool(
     for span in pool.blocks():
         part = source[span]
         made = work[0][: part.shape[0]] if work[0].size else target[span]
-        made.fill(0)
-        for _, outer, inner in taps:
-            met = made[outer]
-            xp.add(met, part[inner], out=met)
+        add_windows(xp, taps, part, made)
         divide_by_counts(xp, pool, made, counts)
         if work[0].size:
             xp.copyto(target[span], made, casting="unsafe")
@@ -58,10 +55,7 @@ def average_pool_grad(
         xp.copyto(part, source[span])
         divide_by_counts(xp, pool, part, counts)
         made = work[1][: part.shape[0]] if work[1].size else target[span]
-        made.fill(0)
-        for _, outer, inner in taps:
-            met = made[inner]
-            xp.add(met, part[outer], out=met)
+        add_windows(xp, taps, part, made, back=True)
         if work[1].size:
             xp.copyto(target[span], made, casting="unsafe")
 
@@ -99,10 +93,7 @@ def lp_pool(xp: Any, x: Array, *, out: Arrays, work: Arrays, p: int = 2, **attri
     for span in pool.blocks():
         powers, sums = (w[: span.stop - span.start] for w in work)
         _power(xp, source[span], p, powers)
-        sums.fill(0)
-        for _, outer, inner in taps:
-            met = sums[outer]
-            xp.add(met, powers[inner], out=met)
+        add_windows(xp, taps, powers, sums)
         _root(xp, sums, p)
         xp.copyto(target[span], sums, casting="unsafe")
 
@@ -142,10 +133,7 @@ def lp_pool_grad(
         source, result, given, target = (v[span] for v in flat)
         slopes, sums, shares, zero = (w[: span.stop - span.start] for w in work)
         _shares(xp, result, given, p, shares, zero)
-        sums.fill(0)
-        for _, outer, inner in taps:
-            met = sums[inner]
-            xp.add(met, shares[outer], out=met)
+        add_windows(xp, taps, shares, sums, back=True)
         _slopes(xp, source, p, slopes)
         xp.multiply(slopes, sums, out=target, casting="unsafe")
 
@@ -154,18 +142,13 @@ def _wide(x: Spec) -> DType:
     return x.dtype if x.dtype.itemsize > 2 else np.dtype(np.float32)
 
 
-def _rows(x: Array) -> Array:
-    """X as `[N·C, elements of a plane]`."""
-    return x.reshape(x.shape[0] * x.shape[1], math.prod(x.shape[2:]))
-
-
 @kernel("GlobalLpPool", work=lambda x: [
     Spec((math.prod(x.shape[2:]),), _wide(x)), Spec((x.shape[0] * x.shape[1],), _wide(x)),
 ])  # fmt: skip
 def global_lp_pool(xp: Any, x: Array, *, out: Arrays, work: Arrays, p: int = 2) -> None:
     """`y = (Σ |x|^p)^(1/p)` over each plane."""
     powers, sums = work
-    for index, row in enumerate(_rows(x)):
+    for index, row in enumerate(rows(x)):
         _power(xp, row, p, powers)
         xp.sum(powers, out=sums[index : index + 1].reshape(()))
     _root(xp, sums, p)
@@ -181,6 +164,6 @@ def global_lp_pool_grad(
 ) -> None:
     slopes, shares, zero = work
     _shares(xp, y.reshape(-1), dy.reshape(-1), p, shares, zero)
-    for index, (row, target) in enumerate(zip(_rows(x), _rows(out[0]), strict=True)):
+    for index, (row, target) in enumerate(zip(rows(x), rows(out[0]), strict=True)):
         _slopes(xp, row, p, slopes)
         xp.multiply(slopes, shares[index], out=target, casting="unsafe")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.operators.block_size import at_a_time
 from gradtool.operators.windows import Window
-from gradtool.ops.shared.types import Array, Arrays
+from gradtool.ops.shared.types import Array, Arrays, Index
 
 BLOCK = 1 << 17  # bytes of output at a time
+Tap = tuple[tuple[int, ...], Index, Index]
+Taps = Sequence[Tap]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Pool:
         for first in range(0, self.planes, self.step):
             yield slice(first, min(first + self.step, self.planes))
 
-    def taps(self) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
+    def taps(self) -> Iterator[Tap]:
         """Each tap, the outputs whose window has it inside of x, and the elements there."""
         window = self.window
         for tap in itertools.product(*map(self._meeting, range(window.rank))):
@@ -120,6 +122,19 @@ class Pool:
 def planes(x: Array) -> Array:
     """X as `[N·C, *in]`."""
     return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
+
+
+def rows(x: Array) -> Array:
+    """Planes as rows, `[N·C, elements of a plane]`."""
+    return x.reshape(x.shape[0] * x.shape[1], math.prod(x.shape[2:]))
+
+
+def add_windows(xp: Any, taps: Taps, x: Array, y: Array, *, back: bool = False) -> None:
+    """`y` = the sums of the windows on a block of x; or `back`, elements of y in windows of x."""
+    y.fill(0)
+    for _, outer, inner in taps:
+        met = y[inner if back else outer]
+        xp.add(met, x[outer if back else inner], out=met)
 
 
 def divide_by_counts(xp: Any, pool: Pool, y: Array, counts: Arrays) -> None:

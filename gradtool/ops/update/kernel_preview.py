@@ -64,7 +64,7 @@ def _number(array: Array, kind: Any = float) -> Any:
 @kernel("ai.onnx.preview.training::Adagrad", host=(0, 1), work=_two_blocks)
 def adagrad(
     xp: Any, rate: Array, count: Array, *tensors: Array, out: Arrays, work: Arrays,
-    decay_factor: float = 0.0, epsilon: float = 1e-06, norm_coefficient: float = 0.0,
+    decay_factor: float = 0.0, epsilon: float = 1e-6, norm_coefficient: float = 0.0,
 ) -> None:  # fmt: skip
     """`x - r · g / (√h + ε)` and `h + g²`, with `r = R / (1 + T · decay)`."""
     r = _number(rate) / (1 + _number(count, int) * decay_factor)

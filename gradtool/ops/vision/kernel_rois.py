@@ -11,7 +11,7 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.types import Array, Specs
+from gradtool.ops.shared.types import Array, DType, Specs
 
 
 def positions(start: float, length: float, bins: int, ratio: int) -> Array:
@@ -41,6 +41,12 @@ def averages(where: Array, size: int) -> Array:
     np.add.at(matrix, (rows, low), (1 - share) * seen)
     np.add.at(matrix, (rows, high), share * seen)
     return matrix / max(count, 1)
+
+
+def _averaging(xp: Any, where: Sequence[Array], sizes: Sequence[int], dtype: DType) -> list[Array]:
+    """The matrices of both axes."""
+    pairs = zip(where, sizes, strict=True)
+    return [xp.asarray(averages(w, n).astype(dtype)) for w, n in pairs]
 
 
 def regions(
@@ -80,11 +86,8 @@ def roi_align(
         elif mode == "max":
             made[...] = _largest(xp, x[image], rows, columns)
         else:
-            left, right = (
-                averages(w, n) for w, n in zip((rows, columns), x.shape[2:], strict=True)
-            )
-            left, right = (xp.asarray(m.astype(wide)) for m in (left, right))
-            made[...] = left @ x[image].astype(wide, copy=False) @ right.T
+            up, across = _averaging(xp, (rows, columns), x.shape[2:], wide)
+            made[...] = up @ x[image].astype(wide, copy=False) @ across.T
     return y
 
 
@@ -126,15 +129,8 @@ def whole_bins(
     found = []
     for first, last, count, size in zip((y1, x1), (y2, x2), bins, sizes, strict=True):
         length = max(last - first + 1, 1)
-        found.append(
-            [
-                slice(
-                    min(max(first + math.floor(b * length / count), 0), size),
-                    min(max(first + math.ceil((b + 1) * length / count), 0), size),
-                )
-                for b in range(count)
-            ]
-        )
+        ends = ((b * length // count, -(-(b + 1) * length // count)) for b in range(count))
+        found.append([slice(*(min(max(first + e, 0), size) for e in pair)) for pair in ends])
     return found
 
 
@@ -152,8 +148,7 @@ def roi_align_grad(
     dx = xp.zeros([int(n) for n in shape], wide)
     places = regions(rois, dy.shape[2:], spatial_scale, half_pixel, sampling_ratio)
     for slope, image, where in zip(dy, batch.tolist(), places, strict=True):
-        up, across = (averages(w, n) for w, n in zip(where, dx.shape[2:], strict=True))
-        up, across = (xp.asarray(m.astype(wide)) for m in (up, across))
+        up, across = _averaging(xp, where, dx.shape[2:], wide)
         dx[image] += up.T @ slope.astype(wide, copy=False) @ across
     return dx.astype(dy.dtype, copy=False)
 
@@ -171,8 +166,7 @@ def roi_align_grad_rois(
         made, np.asarray(rois, np.float64), batch.tolist(), dy, places, strict=True
     ):
         picture, g = x[image].astype(wide, copy=False), slope.astype(wide, copy=False)
-        up, across = (averages(w, n) for w, n in zip(where, x.shape[2:], strict=True))
-        up, across = (xp.asarray(m.astype(wide)) for m in (up, across))
+        up, across = _averaging(xp, where, x.shape[2:], wide)
         by_rows = (g @ (picture @ across.T).swapaxes(1, 2)).sum(axis=0)
         by_columns = (g.swapaxes(1, 2) @ (up @ picture)).sum(axis=0)
         for axis, part in enumerate((by_rows, by_columns)):
