@@ -45,11 +45,9 @@ def hard_swish_grad(
     xp.multiply(xp.add(s, t, out=s), dy, out=out)
 
 
-def _hardmax_bytes(x: Spec, *, axis: int = -1) -> int:
-    return 5 * 8 * math.prod(x.shape) // max(x.shape[axis], 1)
-
-
-@kernel("Hardmax", temporaries=_hardmax_bytes)
+@kernel(
+    "Hardmax", temporaries=lambda x, *, axis=-1: 5 * 8 * math.prod(x.shape) // max(x.shape[axis], 1)
+)
 def hardmax(xp: Any, x: Array, *, axis: int = -1) -> Array:
     """One at the first of the largest elements, else zero."""
     y = xp.zeros_like(x)

@@ -78,10 +78,6 @@ def _bytes(x: Spec, w: Spec, y: Spec, window: conv.Window, *, backward: bool) ->
 # ------------------------------------------------------------------------------ forward
 
 
-def _forward_method(x: Spec, w: Spec, **given: Any) -> str:
-    return algorithm(_image(w).shape, _window(w, x, given))
-
-
 def _forward_work(
     x: Spec, w: Spec, _bias: Spec | None = None, *, out: Specs, **given: Any
 ) -> list[Spec]:
@@ -96,7 +92,7 @@ def _forward_work(
     layouts="last",
     exact=True,
     rows_in=(1,),
-    method=_forward_method,
+    method=lambda x, w, **given: algorithm(_image(w).shape, _window(w, x, given)),
 )
 def convolve(
     x: Array, w: Array, bias: Array | None = None, *, out: Arrays, work: Arrays, **given: Any

@@ -243,10 +243,6 @@ GROUP = "ai.gradtool::Elementwise"
 MOST = 24  # operations: with as many leaves and numbers each, registers are enough
 
 
-def _group_fits() -> bool:
-    return True
-
-
 def _work(*specs: Spec, out: Specs, operations: Sequence[Operation]) -> list[Spec]:
     return work_of(operations, specs, out[0])
 
@@ -255,7 +251,7 @@ def _group_method(*, operations: Sequence[Operation]) -> str:
     return " ".join(name for name, *_ in operations)
 
 
-@native(GROUP, fits=_group_fits, work=_work, layouts="alike", strided=True, method=_group_method)
+@native(GROUP, fits=lambda: True, work=_work, layouts="alike", strided=True, method=_group_method)
 def group(*inputs: Array, out: Arrays, work: Arrays, operations: Sequence[Operation]) -> Bound:
     """Each operation in its turn, on a block that stays in cache."""
     return bind(operations, inputs, out, work)

@@ -27,11 +27,7 @@ INT64 = np.dtype(np.int64)
 # -------------------------------------------------------------------------- gather
 
 
-def _gather_work(x: Spec, indices: Spec) -> list[Spec]:
-    return [Spec(indices.shape, INT64)]
-
-
-@kernel("Gather", work=_gather_work)
+@kernel("Gather", work=lambda x, indices: [Spec(indices.shape, INT64)])
 def gather(xp: Any, x: Array, indices: Array, *, out: Arrays, work: Arrays, axis: int = 0) -> None:
     """`y[…, i, …] = x[…, indices[i], …]`, with i over any number of axes."""
     rows = normalised(xp, indices, x.shape[axis], work[0])
@@ -39,11 +35,7 @@ def gather(xp: Any, x: Array, indices: Array, *, out: Arrays, work: Arrays, axis
         take(xp, x, rows, axis=axis, out=out[0])
 
 
-def _gather_grad_work(dy: Spec, indices: Spec) -> list[Spec]:
-    return [Spec(indices.shape, INT64)]
-
-
-@kernel("ai.gradtool::GatherGrad", host=(2,), work=_gather_grad_work)
+@kernel("ai.gradtool::GatherGrad", host=(2,), work=lambda dy, indices: [Spec(indices.shape, INT64)])
 def gather_grad(
     xp: Any, dy: Array, indices: Array, shape: Array, *, out: Arrays, work: Arrays, axis: int = 0
 ) -> None:
@@ -64,11 +56,7 @@ def gather_grad(
         accumulate_planes(xp, "add", dx, rows, dy)
 
 
-def _gather_elements_work(x: Spec, indices: Spec) -> list[Spec]:
-    return [position_work(indices)]
-
-
-@kernel("GatherElements", work=_gather_elements_work)
+@kernel("GatherElements", work=lambda x, indices: [position_work(indices)])
 def gather_elements(
     xp: Any, x: Array, indices: Array, *, out: Arrays, work: Arrays, axis: int = 0
 ) -> None:
@@ -78,11 +66,9 @@ def gather_elements(
         take(xp, flat, positions, out=out[0][tile].reshape(-1))
 
 
-def _gather_elements_grad_work(dy: Spec, indices: Spec) -> list[Spec]:
-    return [position_work(indices)]
-
-
-@kernel("ai.gradtool::GatherElementsGrad", host=(2,), work=_gather_elements_grad_work)
+@kernel(
+    "ai.gradtool::GatherElementsGrad", host=(2,), work=lambda dy, indices: [position_work(indices)]
+)
 def gather_elements_grad(
     xp: Any, dy: Array, indices: Array, shape: Array, *, out: Arrays, work: Arrays, axis: int = 0
 ) -> None:
@@ -130,11 +116,7 @@ def _start(xp: Any, x: Array, y: Array) -> None:
         xp.copyto(y, x)
 
 
-def _scatter_elements_work(x: Spec, indices: Spec) -> list[Spec]:
-    return [position_work(indices)]
-
-
-@kernel("ScatterElements", may_inplace=(0,), work=_scatter_elements_work)
+@kernel("ScatterElements", may_inplace=(0,), work=lambda x, indices: [position_work(indices)])
 def scatter_elements(
     xp: Any, x: Array, indices: Array, updates: Array, *,
     out: Arrays, work: Arrays, axis: int = 0, reduction: str = "none",

@@ -127,11 +127,7 @@ def compress(xp: Any, x: Array, condition: Array, *, axis: int | None = None) ->
     return xp.take(x.reshape(-1) if axis is None else x, chosen, axis=axis or 0)
 
 
-def _unique_bytes(x: Spec) -> int:
-    return 2 * x.bytes + 6 * math.prod(x.shape) * INT64.itemsize
-
-
-@kernel("Unique", temporaries=_unique_bytes)
+@kernel("Unique", temporaries=lambda x: 2 * x.bytes + 6 * math.prod(x.shape) * INT64.itemsize)
 def unique(xp: Any, x: Array, *, axis: int | None = None, **attributes: Any) -> tuple[Array, ...]:
     """`(values, first index of each, where each went, counts)`, sorted or by first appearance."""
     values, first, inverse, counts = xp.unique(

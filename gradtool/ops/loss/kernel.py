@@ -103,11 +103,7 @@ def nll_loss(
     _reduced(xp, losses, labels, out[0], reduction)
 
 
-def _work(x: Spec) -> list[Spec]:
-    return line_work(x, 1, 2, 1, at_a_time(SAMPLES, MOST))
-
-
-@kernel("SoftmaxCrossEntropyLoss", work=_work)
+@kernel("SoftmaxCrossEntropyLoss", work=lambda x: line_work(x, 1, 2, 1, at_a_time(SAMPLES, MOST)))
 def cross_entropy(
     xp: Any, x: Array, labels: Array, weights: Array | None = None, *,
     out: Arrays, work: Arrays, reduction: str = "mean", ignore_index: int | None = None,

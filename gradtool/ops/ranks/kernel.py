@@ -54,11 +54,7 @@ def ranks_moments(
     xp.mean(means, axis=0, out=spread)
 
 
-def _mean_work(x: Spec, *, ranks: int) -> list[Spec]:
-    return [Spec((ranks, *x.shape), x.dtype)]
-
-
-@kernel("ai.gradtool::RanksMean", work=_mean_work)
+@kernel("ai.gradtool::RanksMean", work=lambda x, *, ranks: [Spec((ranks, *x.shape), x.dtype)])
 def ranks_mean(xp: Any, x: Array, *, out: Arrays, work: Arrays, ranks: int) -> None:
     """The mean over ranks, added up in their order."""
     _exchange(x, work[0])

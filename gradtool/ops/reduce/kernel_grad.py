@@ -50,11 +50,7 @@ def reduce_log_sum_exp_grad(xp: Any, x: Array, y: Array, dy: Array, out: Array, 
     xp.multiply(t, dy, out=out)
 
 
-def _products_bytes(x: Spec) -> int:
-    return 3 * x.bytes
-
-
-@kernel("ai.gradtool::ReduceProdGrad", temporaries=_products_bytes)
+@kernel("ai.gradtool::ReduceProdGrad", temporaries=lambda x: 3 * x.bytes)
 def reduce_prod_grad(xp: Any, x: Array, dy: Array, *, axes: Sequence[int]) -> Array:
     """`dxᵢ = dy · (Π xⱼ before i) · (Π xⱼ after i)`."""
     front = tuple(range(len(axes)))

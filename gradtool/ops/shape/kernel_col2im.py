@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.graph.specs import Spec
-from gradtool.ops.kernels import Window, kernel
+from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.types import Array, Arrays, Index
 
 
@@ -85,11 +84,7 @@ def reverse_sequence(
         xp.copyto(written[length:], given[length:])
 
 
-def _whole(x: Spec, strides: tuple[int, ...]) -> Sequence[Window]:
-    return [(0, strides)]
-
-
-@kernel("BitCast", view=_whole)
+@kernel("BitCast", view=lambda x, strides: [(0, strides)])
 def bit_cast(xp: Any, x: Array, *, out: Arrays, to: int) -> None:
     """The same bits as a type of the same size."""
     xp.copyto(out[0], x.view(out[0].dtype))

@@ -81,10 +81,6 @@ def dft(
     return _transform(xp, x, length, axis, inverse, onesided)
 
 
-def _stft_bytes(*, out: Specs) -> int:
-    return 2 * transform_bytes(out[0], out[0])
-
-
 def frames_of(xp: Any, x: Array, step: int, size: int) -> Array:
     """`x[B, L, C]` as overlapping frames `[B, F, size, C]`: a view."""
     windows = xp.lib.stride_tricks.sliding_window_view(x, size, axis=1)
@@ -99,7 +95,7 @@ def frame_length(x: Array | Spec, window: Array | Spec | None, length: Array | N
     return size
 
 
-@kernel("STFT", host=(1, 3), temporaries=_stft_bytes)
+@kernel("STFT", host=(1, 3), temporaries=lambda *, out: 2 * transform_bytes(out[0], out[0]))
 def stft(
     xp: Any, x: Array, step: Array, window: Array | None = None, length: Array | None = None, *,
     onesided: int = 1,

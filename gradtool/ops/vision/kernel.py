@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import UsageError
-from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.sums import accumulator
 from gradtool.ops.shared.types import Array
@@ -49,11 +48,7 @@ def image_decoder(xp: Any, encoded: Array, *, pixel_format: str = "RGB") -> Arra
     return xp.asarray(pixels[:, :, ::-1] if pixel_format == "BGR" else pixels)
 
 
-def _grid_bytes(dy: Spec) -> int:
-    return 2 * dy.bytes
-
-
-@kernel("ai.gradtool::AffineGridGrad", host=(1,), temporaries=_grid_bytes)
+@kernel("ai.gradtool::AffineGridGrad", host=(1,), temporaries=lambda dy: 2 * dy.bytes)
 def affine_grid_grad(xp: Any, dy: Array, size: Array, *, align_corners: int = 0) -> Array:
     """`dtheta[n] = Σ dy[n, p] ⊗ (points[p], 1)`."""
     sizes = [int(s) for s in size[2:]]

@@ -11,7 +11,7 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.types import Array, DType, Specs
+from gradtool.ops.shared.types import Array, DType
 
 
 def positions(start: float, length: float, bins: int, ratio: int) -> Array:
@@ -134,11 +134,7 @@ def whole_bins(
     return found
 
 
-def _spread_bytes(*, out: Specs) -> int:
-    return 2 * out[0].bytes
-
-
-@kernel("ai.gradtool::RoiAlignGrad", host=(0, 1, 3), temporaries=_spread_bytes)
+@kernel("ai.gradtool::RoiAlignGrad", host=(0, 1, 3), temporaries=lambda *, out: 2 * out[0].bytes)
 def roi_align_grad(
     xp: Any, rois: Array, batch: Array, dy: Array, shape: Array, *,
     sampling_ratio: int, spatial_scale: float, half_pixel: int,
