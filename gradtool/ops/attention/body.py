@@ -235,16 +235,9 @@ class _Backward:
 
 @composite("RotaryTableGrad", like=(2, 2))
 def rotary_table_grad(
-    op: Builder,
-    x: Tensor,
-    dy: Tensor,
-    table: Tensor,
-    positions: Tensor | None = None,
-    *,
-    interleaved: int = 0,
-    rotary_embedding_dim: int = 0,
-    num_heads: int = 0,
-) -> list[Tensor]:
+    op: Builder, x: Tensor, dy: Tensor, table: Tensor, positions: Tensor | None = None, *,
+    interleaved: int = 0, rotary_embedding_dim: int = 0, num_heads: int = 0,
+) -> list[Tensor]:  # fmt: skip
     """`dcos = Σ dy₁ x₁ + dy₂ x₂` and `dsin = Σ dy₂ x₁ - dy₁ x₂`, over heads.
 
     `x₁, x₂` are the coordinates of the pairs that are rotated; rows of a table that several

@@ -82,9 +82,6 @@ def _rotated(x: Shaped, heads: int, part: int) -> int:
 
 
 @cost("RotaryEmbedding")
-def rotary_embedding(
-    x: Shaped, *_: Any, out: Results, num_heads: int = 0, rotary_embedding_dim: int = 0, **__: Any
-) -> int:
+def rotary_embedding(x: Shaped, *, num_heads: int = 0, rotary_embedding_dim: int = 0) -> int:
     """`(x₁ cos - x₂ sin, x₁ sin + x₂ cos)`: six operations per pair."""
-    del out
     return 3 * _rotated(x, num_heads, rotary_embedding_dim)

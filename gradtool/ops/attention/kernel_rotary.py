@@ -11,7 +11,7 @@ from gradtool.ops.index.kernel_accumulate import accumulate, normalised
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.select import take
 from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.types import Array, Arrays, Specs
+from gradtool.ops.shared.types import Array, Arrays
 
 
 def _heads(x: Array, num_heads: int) -> Array:
@@ -40,17 +40,7 @@ def _table(xp: Any, table: Array, positions: Array | None, row: int, buffer: Arr
     return buffer
 
 
-def _work(
-    x: Spec,
-    cos: Spec,
-    sin: Spec,
-    positions: Spec | None = None,
-    *,
-    out: Specs,
-    rotary_embedding_dim: int = 0,
-    num_heads: int = 0,
-    **attributes: Any,
-) -> list[Spec]:
+def _work(x: Spec, cos: Spec, *, num_heads: int = 0) -> list[Spec]:
     heads, length = (x.shape[1], x.shape[2]) if len(x.shape) == 4 else (num_heads, x.shape[1])
     half, wide = cos.shape[-1], accumulator(x.dtype)
     return [*[Spec((length, half), wide)] * 2, *[Spec((heads, length, half), wide)] * 2]
@@ -58,18 +48,9 @@ def _work(
 
 @kernel("RotaryEmbedding", strided=True, work=_work)
 def rotary_embedding(
-    xp: Any,
-    x: Array,
-    cos: Array,
-    sin: Array,
-    positions: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    interleaved: int = 0,
-    rotary_embedding_dim: int = 0,
-    num_heads: int = 0,
-) -> None:
+    xp: Any, x: Array, cos: Array, sin: Array, positions: Array | None = None, *, out: Arrays,
+    work: Arrays, interleaved: int = 0, rotary_embedding_dim: int = 0, num_heads: int = 0,
+) -> None:  # fmt: skip
     """`(x₁ cos - x₂ sin, x₁ sin + x₂ cos)` for each pair of coordinates; the others are copied."""
     c, s, first, second = work
     x, y = _heads(x, num_heads), _heads(out[0], num_heads)
@@ -86,32 +67,16 @@ def rotary_embedding(
         xp.copyto(y[b][..., size:], x[b][..., size:])
 
 
-def _table_bytes(
-    x: Spec,
-    dy: Spec,
-    positions: Spec | None = None,
-    like: Spec | None = None,
-    *,
-    out: Specs,
-    num_heads: int = 0,
-    **attributes: Any,
-) -> int:
+def _table_bytes(x: Spec) -> int:
     pairs = int(np.prod(x.shape)) // 2
     return 6 * pairs * accumulator(x.dtype).itemsize
 
 
 @kernel("ai.gradtool::RotaryTableGrad", temporaries=_table_bytes)
 def rotary_table_grad(
-    xp: Any,
-    x: Array,
-    dy: Array,
-    table: Array,
-    positions: Array | None = None,
-    *,
-    interleaved: int = 0,
-    rotary_embedding_dim: int = 0,
-    num_heads: int = 0,
-) -> tuple[Array, Array]:
+    xp: Any, x: Array, dy: Array, table: Array, positions: Array | None = None, *,
+    interleaved: int = 0, rotary_embedding_dim: int = 0, num_heads: int = 0,
+) -> tuple[Array, Array]:  # fmt: skip
     """`(dcos, dsin)`, summed over heads: `Σ dy₁ x₁ + dy₂ x₂` and `Σ dy₂ x₁ - dy₁ x₂`."""
     x, dy = _heads(x, num_heads), _heads(dy, num_heads)
     size, wide = rotary_embedding_dim or x.shape[3], accumulator(x.dtype)

@@ -32,7 +32,7 @@ def _fits(q: Spec, k: Spec, v: Spec, *masks: Spec, out: Outputs, **given: Any) -
     return floats and _suit(masks) and _is_plain(shape_of(q, k, v, **given))
 
 
-def _work(q: Spec, k: Spec, v: Spec, *_masks: Spec, out: Outputs, **given: Any) -> list[Spec]:
+def _work(q: Spec, k: Spec, v: Spec, **given: Any) -> list[Spec]:
     return room(apart(q, k, v) + library.work(shape_of(q, k, v, **given)))
 
 

@@ -20,18 +20,9 @@ def _rounded(
 
 @composite("FakeQuantize", shapes=_rounded)
 def fake_quantize(
-    op: Builder,
-    x: Tensor,
-    scale: Tensor,
-    zero: Tensor | None = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
-    kind: int = 0,
-    saturate: int = 1,
-    precision: int = 0,
-    to: int = 0,
-) -> Tensor:
+    op: Builder, x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1,
+    block_size: int = 0, kind: int = 0, saturate: int = 1, precision: int = 0, to: int = 0,
+) -> Tensor:  # fmt: skip
     """`(round(x / scale + zero) - zero) · scale`, saturated: quantised and back."""
     given = {"axis": axis, "block_size": block_size or None}
     q = op.QuantizeLinear(
@@ -113,16 +104,9 @@ def limits(kind: ir.DataType) -> tuple[float, float]:
 
 @composite("FakeQuantizeGrad", like=0)
 def fake_quantize_grad(
-    op: Builder,
-    x: Tensor,
-    scale: Tensor,
-    dy: Tensor,
-    zero: Tensor | None = None,
-    *,
-    kind: int,
-    axis: int = 1,
-    block_size: int = 0,
-) -> Tensor:
+    op: Builder, x: Tensor, scale: Tensor, dy: Tensor, zero: Tensor | None = None, *,
+    kind: int, axis: int = 1, block_size: int = 0,
+) -> Tensor:  # fmt: skip
     """`dx = dy` within the range of the quantised type, else 0."""
     inside = _is_inside(op, x, scale, zero, ir.DataType(kind), axis, block_size)
     return op.Where(inside, op.cast(dy, x.dtype), 0.0)
@@ -130,17 +114,9 @@ def fake_quantize_grad(
 
 @composite("FakeQuantizeGradScale", like=1)
 def fake_quantize_grad_scale(
-    op: Builder,
-    x: Tensor,
-    scale: Tensor,
-    y: Tensor,
-    dy: Tensor,
-    zero: Tensor | None = None,
-    *,
-    kind: int,
-    axis: int = 1,
-    block_size: int = 0,
-) -> Tensor:
+    op: Builder, x: Tensor, scale: Tensor, y: Tensor, dy: Tensor, zero: Tensor | None = None, *,
+    kind: int, axis: int = 1, block_size: int = 0,
+) -> Tensor:  # fmt: skip
     """`dscale = Σ dy · (y - x) / scale` within the range, `Σ dy · y / scale` outside."""
     inside = _is_inside(op, x, scale, zero, ir.DataType(kind), axis, block_size)
     y, dy = op.cast(y, scale.dtype), op.cast(dy, scale.dtype)
@@ -151,15 +127,9 @@ def fake_quantize_grad_scale(
 
 @composite("DequantizeGradScale", like=1)
 def dequantize_grad_scale(
-    op: Builder,
-    x: Tensor,
-    scale: Tensor,
-    dy: Tensor,
-    zero: Tensor | None = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
-) -> Tensor:
+    op: Builder, x: Tensor, scale: Tensor, dy: Tensor, zero: Tensor | None = None, *,
+    axis: int = 1, block_size: int = 0,
+) -> Tensor:  # fmt: skip
     """`dscale = Σ dy · (x - zero)`."""
     one = op.ConstantOfShape(op.shape(scale), value=np.ones(1, scale.dtype.numpy()))
     steps = op.DequantizeLinear(x, one, zero, axis=axis, block_size=block_size or None)

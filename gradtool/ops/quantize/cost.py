@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.ops.costs import cost
+from gradtool.ops.costs import cost, counts
 from gradtool.ops.shared.element_counts import Results, Shaped, made, result, size
 
 
@@ -24,26 +24,17 @@ def _rounded(dtype: np.dtype[Any], zero: Any, *, saturate: int = 1) -> int:
 
 
 @cost("QuantizeLinear")
-def quantize(
-    _: Shaped, __: Shaped, zero: Any = None, *, out: Results, saturate: int = 1, **___: Any
-) -> int:
+def quantize(_: Shaped, __: Shaped, zero: Any = None, *, out: Results, saturate: int = 1) -> int:
     """`clip(round(x / scale) + zero)`."""
     return _rounded(result(out).dtype, zero, saturate=saturate) * made(out)
 
 
-@cost("DequantizeLinear")
-def dequantize(_: Shaped, __: Shaped, zero: Any = None, *, out: Results, **___: Any) -> int:
-    """`(x - zero) · scale`."""
-    return (1 + (zero is not None)) * made(out)
-
-
 @cost("DynamicQuantizeLinear")
-def dynamic_quantize(x: Shaped, *, out: Results) -> int:
+def dynamic_quantize(x: Shaped) -> int:
     """The extremes of x, scale and zero from them, then `clip(round(x / scale) + zero)`.
 
     `scale = (max(high, 0) - min(low, 0)) / 255`, `zero = round(clip(-low / scale))`.
     """
-    del out
     return 7 * size(x) + 9
 
 
@@ -53,9 +44,8 @@ def _kind(kind: int) -> np.dtype[Any]:
 
 @cost("ai.gradtool::FakeQuantize")
 def fake_quantize(
-    _: Shaped, __: Shaped, zero: Any = None, *,
-    out: Results, kind: int, saturate: int = 1, **___: Any,
-) -> int:  # fmt: skip
+    _: Shaped, __: Shaped, zero: Any = None, *, out: Results, kind: int, saturate: int = 1
+) -> int:
     """Quantised and back."""
     there = _rounded(_kind(kind), zero, saturate=saturate)
     return (there + 1 + (zero is not None)) * made(out)
@@ -67,30 +57,22 @@ def _outside(kind: int, zero: Any) -> int:
 
 
 @cost("ai.gradtool::FakeQuantizeGrad")
-def fake_quantize_grad(
-    x: Shaped, _: Shaped, __: Shaped, zero: Any = None, *, out: Results, kind: int, **___: Any
-) -> int:
+def fake_quantize_grad(x: Shaped, _: Shaped, __: Shaped, zero: Any = None, *, kind: int) -> int:
     """`dy` within the range."""
-    del out
     return _outside(kind, zero) * size(x)
 
 
 @cost("ai.gradtool::FakeQuantizeGradScale")
 def fake_quantize_grad_scale(
-    x: Shaped, _: Shaped, __: Shaped, ___: Shaped, zero: Any = None, *,
-    out: Results, kind: int, **____: Any,
-) -> int:  # fmt: skip
+    x: Shaped, _: Shaped, __: Shaped, ___: Shaped, zero: Any = None, *, kind: int
+) -> int:
     """`Σ dy · (y - x) / scale` within the range, `Σ dy · y / scale` outside."""
-    del out
     return (_outside(kind, zero) + 4) * size(x)
 
 
 @cost("ai.gradtool::DequantizeGradScale")
-def dequantize_grad_scale(
-    x: Shaped, _: Shaped, __: Shaped, zero: Any = None, *, out: Results, **___: Any
-) -> int:
+def dequantize_grad_scale(x: Shaped, _: Shaped, __: Shaped, zero: Any = None) -> int:
     """`Σ dy · (x - zero)`."""
-    del out
     return (2 + (zero is not None)) * size(x)
 
 
@@ -108,16 +90,15 @@ def matmul_integer(
 
 @cost("QLinearMatMul")
 def qlinear_matmul(
-    a: Shaped, _a_scale: Any, a_zero: Any, b: Shaped, _b_scale: Any, b_zero: Any, *_y: Any,
-    out: Results,
-) -> int:  # fmt: skip
+    a: Shaped, _a_scale: Any, a_zero: Any, b: Shaped, _b_scale: Any, b_zero: Any, *, out: Results
+) -> int:
     """The product of centred matrices, scaled three times, then `clip(round(y) + zero)`."""
     return matmul_integer(a, b, a_zero, b_zero, out=out) + 7 * made(out)
 
 
 @cost("ConvInteger")
 def conv_integer(
-    x: Shaped, w: Shaped, x_zero: Any = None, w_zero: Any = None, *, out: Results, **_: Any
+    x: Shaped, w: Shaped, x_zero: Any = None, w_zero: Any = None, *, out: Results
 ) -> int:
     """The convolution of `x - x_zero` by `w - w_zero`."""
     product = 2 * made(out) * math.prod(w.shape[1:])
@@ -127,7 +108,13 @@ def conv_integer(
 @cost("QLinearConv")
 def qlinear_conv(
     x: Shaped, _x_scale: Any, x_zero: Any, w: Shaped, _w_scale: Any, w_zero: Any, _y_scale: Any,
-    _y_zero: Any, bias: Any = None, *, out: Results, **_: Any,
+    _y_zero: Any, bias: Any = None, *, out: Results,
 ) -> int:  # fmt: skip
     """The convolution of centred integers, plus the bias, scaled twice, `clip(round(y) + zero)`."""
     return conv_integer(x, w, x_zero, w_zero, out=out) + (6 + (bias is not None)) * made(out)
+
+
+counts({
+    # `(x - zero) · scale`
+    "DequantizeLinear": lambda _, __, zero=None, *, out: (1 + (zero is not None)) * made(out),
+})  # fmt: skip

@@ -17,7 +17,7 @@ from gradtool.ops.quantize.kernel_scales import (
     pieces,
     precision_of,
 )
-from gradtool.ops.shared.types import Array, Arrays, DType, Specs
+from gradtool.ops.shared.types import Array, Arrays, DType
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -33,15 +33,7 @@ def _widest(dtype: DType) -> DType:
     return np.dtype(np.float64) if dtype.itemsize == 8 else FLOAT32
 
 
-def _quantize_work(
-    x: Spec,
-    scale: Spec,
-    zero: Spec | None = None,
-    *,
-    out: Specs,
-    precision: int = 0,
-    **attributes: Any,
-) -> list[Spec]:
+def _quantize_work(x: Spec, scale: Spec, *, precision: int = 0, **attributes: Any) -> list[Spec]:
     compute = precision_of(scale, precision)
     return _room(x, scale, attributes, compute, _widest(compute))
 
@@ -76,25 +68,15 @@ def _bits(dtype: DType) -> int:
     return ir.DataType.from_numpy(dtype).bitwidth
 
 
-def _dequantize_work(
-    x: Spec, scale: Spec, zero: Spec | None = None, *, out: Specs, **attributes: Any
-) -> list[Spec]:
+def _dequantize_work(x: Spec, scale: Spec, **attributes: Any) -> list[Spec]:
     return _room(x, scale, attributes, FLOAT32, _widest(np.dtype(scale.dtype)))[1:]
 
 
 @kernel("DequantizeLinear", work=_dequantize_work)
 def dequantize_linear(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    zero: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    axis: int = 1,
-    block_size: int = 0,
-    output_dtype: int = 0,
-) -> None:
+    xp: Any, x: Array, scale: Array, zero: Array | None = None, *,
+    out: Arrays, work: Arrays, axis: int = 1, block_size: int = 0, output_dtype: int = 0,
+) -> None:  # fmt: skip
     """`y = (x - zero) · scale`."""
     types = [work[0].dtype] * 2
     for y, source, by, offset in pieces(x, out[0], scale, zero, axis, block_size, types):
@@ -106,7 +88,7 @@ def dequantize_linear(
         xp.copyto(y, wide, casting="unsafe")
 
 
-@kernel("DynamicQuantizeLinear", temporaries=lambda x, *, out, **_: 3 * x.bytes)
+@kernel("DynamicQuantizeLinear", temporaries=lambda x: 3 * x.bytes)
 def dynamic_quantize_linear(xp: Any, x: Array) -> tuple[Array, Array, int]:
     """`(y, scale, zero)`, with the scale that brings x, and 0, into eight bits."""
     low = xp.minimum(x.min(), 0).astype(FLOAT32)

@@ -19,19 +19,10 @@ from gradtool.ops.quantize.kernel_scales import (
     precision_of,
 )
 from gradtool.ops.shared.sums import accumulator
-from gradtool.ops.shared.types import Array, Arrays, DType, Specs
+from gradtool.ops.shared.types import Array, Arrays, DType
 
 
-def _work(
-    x: Spec,
-    scale: Spec,
-    zero: Spec | None = None,
-    *,
-    out: Specs,
-    kind: int,
-    precision: int = 0,
-    **attributes: Any,
-) -> list[Spec]:
+def _work(x: Spec, scale: Spec, *, kind: int, precision: int = 0, **attributes: Any) -> list[Spec]:
     size = (largest_piece(x, scale, **attributes),)
     compute = precision_of(scale, precision)
     steps = np.dtype(ir.DataType(kind).numpy())
@@ -40,20 +31,10 @@ def _work(
 
 @kernel("ai.gradtool::FakeQuantize", work=_work)
 def fake_quantize(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    zero: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    kind: int,
-    axis: int = 1,
-    block_size: int = 0,
-    saturate: int = 1,
-    precision: int = 0,
-    to: int = 0,
-) -> None:
+    xp: Any, x: Array, scale: Array, zero: Array | None = None, *,
+    out: Arrays, work: Arrays, kind: int, axis: int = 1, block_size: int = 0, saturate: int = 1,
+    precision: int = 0, to: int = 0,
+) -> None:  # fmt: skip
     """`(round(x / scale + zero) - zero) · scale`, within the range of the type."""
     number = np.dtype(ir.DataType(kind).numpy())
     types = (None, work[1].dtype)
@@ -90,29 +71,20 @@ def _outside(
     mask |= wide > high
 
 
-def _mask_work(x: Spec, scale: Spec, *others: Spec, out: Specs, **attributes: Any) -> list[Spec]:
+def _mask_work(x: Spec, scale: Spec, **attributes: Any) -> list[Spec]:
     size = (largest_piece(x, scale, **attributes),)
     return [Spec(size, accumulator(scale.dtype)), Spec(size, np.dtype(bool))]
 
 
-def _mask_bytes(x: Spec, scale: Spec, *others: Spec, out: Specs, **attributes: Any) -> int:
+def _mask_bytes(x: Spec, scale: Spec, **attributes: Any) -> int:
     return largest_piece(x, scale, **attributes)
 
 
 @kernel("ai.gradtool::FakeQuantizeGrad", work=_mask_work, temporaries=_mask_bytes)
 def fake_quantize_grad(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    dy: Array,
-    zero: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    kind: int,
-    axis: int = 1,
-    block_size: int = 0,
-) -> None:
+    xp: Any, x: Array, scale: Array, dy: Array, zero: Array | None = None, *,
+    out: Arrays, work: Arrays, kind: int, axis: int = 1, block_size: int = 0,
+) -> None:  # fmt: skip
     """`dx = dy` within the range of the type, else 0."""
     number = np.dtype(ir.DataType(kind).numpy())
     both = pieces(x, out[0], scale, zero, axis, block_size)
@@ -124,7 +96,7 @@ def fake_quantize_grad(
         xp.copyto(dx, 0, where=mask)
 
 
-def _sum_bytes(x: Spec, scale: Spec, *others: Spec, out: Specs, **attributes: Any) -> int:
+def _sum_bytes(x: Spec, scale: Spec) -> int:
     return 5 * math.prod(x.shape) * accumulator(scale.dtype).itemsize
 
 
@@ -140,17 +112,9 @@ def _by_group(xp: Any, values: Array, scale: Array, axis: int, block_size: int) 
 
 @kernel("ai.gradtool::FakeQuantizeGradScale", temporaries=_sum_bytes)
 def fake_quantize_grad_scale(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    y: Array,
-    dy: Array,
-    zero: Array | None = None,
-    *,
-    kind: int,
-    axis: int = 1,
-    block_size: int = 0,
-) -> Array:
+    xp: Any, x: Array, scale: Array, y: Array, dy: Array, zero: Array | None = None, *,
+    kind: int, axis: int = 1, block_size: int = 0,
+) -> Array:  # fmt: skip
     """`Σ dy · (y - x) / scale` within the range, `Σ dy · y / scale` outside."""
     number = np.dtype(ir.DataType(kind).numpy())
     wide = accumulator(scale.dtype)
@@ -169,15 +133,9 @@ def fake_quantize_grad_scale(
 
 @kernel("ai.gradtool::DequantizeGradScale", temporaries=_sum_bytes)
 def dequantize_grad_scale(
-    xp: Any,
-    x: Array,
-    scale: Array,
-    dy: Array,
-    zero: Array | None = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
-) -> Array:
+    xp: Any, x: Array, scale: Array, dy: Array, zero: Array | None = None, *,
+    axis: int = 1, block_size: int = 0,
+) -> Array:  # fmt: skip
     """`Σ dy · (x - zero)`."""
     made = xp.empty(x.shape, accumulator(scale.dtype))
     for part, source, _, offset in pieces(x, made, scale, zero, axis, block_size):

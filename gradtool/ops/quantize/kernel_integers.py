@@ -53,15 +53,9 @@ def _matmul_work(
 
 @kernel("MatMulInteger", work=_matmul_work)
 def matmul_integer(
-    xp: Any,
-    a: Array,
-    b: Array,
-    a_zero: Array | None = None,
-    b_zero: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-) -> None:
+    xp: Any, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None, *,
+    out: Arrays, work: Arrays,
+) -> None:  # fmt: skip
     """`y = (a - a_zero) @ (b - b_zero)`; zeros are for all, by row of a, by column of b."""
     left, right, product = work
     rows = max(a.ndim, 2) - 2
@@ -71,13 +65,7 @@ def matmul_integer(
     xp.copyto(out[0], product, casting="unsafe")
 
 
-def _qmatmul_work(
-    a: Spec, a_scale: Spec, a_zero: Spec, b: Spec, *others: Spec, out: Specs
-) -> list[Spec]:
-    return _matmul_work(a, b, out=out)
-
-
-@kernel("QLinearMatMul", work=_qmatmul_work)
+@kernel("QLinearMatMul", work=lambda a, a_scale, a_zero, b, *, out: _matmul_work(a, b, out=out))
 def qlinear_matmul(
     xp: Any, a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array,
     y_scale: Array, y_zero: Array, *,
@@ -116,29 +104,18 @@ def _convolve(
     return made
 
 
-def _conv_integer_work(x: Spec, w: Spec, *zeros: Spec, out: Specs, **attributes: Any) -> list[Spec]:
-    return _conv_work(x, w, out[0], attributes)
-
-
-@kernel("ConvInteger", work=_conv_integer_work)
+@kernel("ConvInteger", work=lambda x, w, *, out, **attributes: _conv_work(x, w, out[0], attributes))
 def conv_integer(
-    xp: Any,
-    x: Array,
-    w: Array,
-    x_zero: Array | None = None,
-    w_zero: Array | None = None,
-    *,
-    out: Arrays,
-    work: Arrays,
-    **attributes: Any,
-) -> None:
+    xp: Any, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None, *,
+    out: Arrays, work: Arrays, **attributes: Any,
+) -> None:  # fmt: skip
     """The convolution of `x - x_zero` by `w - w_zero`."""
     made = _convolve(xp, x, x_zero, w, w_zero, work, attributes)
     xp.copyto(out[0], made, casting="unsafe")
 
 
 def _qconv_work(
-    x: Spec, x_scale: Spec, x_zero: Spec, w: Spec, *others: Spec, out: Specs, **attributes: Any
+    x: Spec, x_scale: Spec, x_zero: Spec, w: Spec, *, out: Specs, **attributes: Any
 ) -> list[Spec]:
     return _conv_work(x, w, out[0], attributes)
 

@@ -48,7 +48,7 @@ def _fits(
     return whole and are_floats(x, *out) and fits_matrix(codes, scale, *more, size=size, **said)
 
 
-def _work(x: Spec, *_matrix: Spec | None, out: Specs, **_: Any) -> list[Spec]:
+def _work(x: Spec, *, out: Specs) -> list[Spec]:
     n, k = out[0].shape[-1], x.shape[-1]
     return room(library.work(math.prod(x.shape[:-1]), n, k))
 
