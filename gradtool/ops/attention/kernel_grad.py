@@ -96,11 +96,7 @@ def fused_attention_grad(
         ds = take(buffers["dscores"], p.shape)
         xp.matmul(dye, values[:, :, :columns].swapaxes(2, 3), out=ds)
         _add(xp, ds, given.get(3))
-        xp.matmul(p[..., None, :], ds[..., :, None], out=row[..., None])
-        if dlse is not None:
-            xp.subtract(row, dlse[block.queries], out=row)
-        xp.subtract(ds, row, out=ds)
-        xp.multiply(ds, p, out=ds)
+        _through_softmax(xp, p, ds, row, None if dlse is None else dlse[block.queries])
         if masked:
             _add(xp, ds, given[2])
             hide_positions(xp, n, block, ds, lens, buffers, 0)
@@ -121,6 +117,15 @@ def _normalise(xp: Any, p: Array, top: Array, total: Array) -> None:
     exponentials(xp, p, top, total)
     xp.copyto(total, 1, where=total == 0)
     xp.divide(p, total, out=p)
+
+
+def _through_softmax(xp: Any, p: Array, ds: Array, row: Array, dlse: Array | None) -> None:
+    """`ds = p · (ds - Σ p ds + dlse)`, in place; `row` takes the sums."""
+    xp.matmul(p[..., None, :], ds[..., :, None], out=row[..., None])
+    if dlse is not None:
+        xp.subtract(row, dlse, out=row)
+    xp.subtract(ds, row, out=ds)
+    xp.multiply(ds, p, out=ds)
 
 
 def _through_masks(

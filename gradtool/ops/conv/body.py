@@ -1,4 +1,7 @@
-"""Composites of the conv family."""
+"""Composites of the conv family; the gradient by weights in forms with different copies.
+
+x is [N, C, *in], dy [N, M, *out], dw [M, C/G, *kernel] with G groups.
+"""
 
 from __future__ import annotations
 

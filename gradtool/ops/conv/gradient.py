@@ -1,4 +1,4 @@
-"""Gradients of convolution."""
+"""Gradients of convolution, and of deformable convolution over its columns."""
 
 from __future__ import annotations
 

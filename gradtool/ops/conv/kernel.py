@@ -1,4 +1,4 @@
-"""Convolution, transposed convolution and their gradients."""
+"""Convolution, transposed and deformable convolution, and gradients."""
 
 from __future__ import annotations
 

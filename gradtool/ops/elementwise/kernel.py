@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and logic, element by element, with numpy's broadcasting."""
+"""Arithmetic, comparison, logic and conversions, element by element, broadcast as by numpy."""
 
 from __future__ import annotations
 

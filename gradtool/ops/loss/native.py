@@ -1,4 +1,4 @@
-"""Softmax cross-entropy of class scores against labels, and its gradient."""
+"""Softmax cross-entropy of scores, also of a linear layer's block after block; gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws from distributions, by PCG64: the same seed gives the same draws."""
+"""Draws from distributions, by PCG64: the same seed gives the same draws; Dropout, by Threefry."""
 
 from __future__ import annotations
 

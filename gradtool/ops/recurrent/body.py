@@ -1,4 +1,4 @@
-"""The gradient of GRU in standard operators."""
+"""The gradients of GRU, RNN and LSTM in standard operators."""
 
 from __future__ import annotations
 

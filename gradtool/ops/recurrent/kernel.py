@@ -1,4 +1,7 @@
-"""GRU: gates lie in the order z, r, h in the rows of W and R."""
+"""The cells of GRU, RNN and LSTM.
+
+In the rows of W and R gates lie in the order z, r, h (GRU), or i, o, f, c (LSTM).
+"""
 
 from __future__ import annotations
 

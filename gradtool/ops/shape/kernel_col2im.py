@@ -1,4 +1,4 @@
-"""Col2Im and its gradient: blocks of an image laid out as columns."""
+"""Col2Im: blocks of an image as columns; reversed sequences, bits as another type, caches."""
 
 from __future__ import annotations
 

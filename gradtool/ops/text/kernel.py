@@ -1,4 +1,4 @@
-"""Strings: arrays of Python objects, which live on the host and in no plan."""
+"""Strings, and n-grams of a pool: arrays of Python objects, on the host and in no plan."""
 
 from __future__ import annotations
 

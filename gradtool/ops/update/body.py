@@ -1,4 +1,4 @@
-"""Updates of parameters as composites: their bodies are the formulas, in standard operators."""
+"""Updates of parameters, or of rows of tables, as composites: bodies are the formulas."""
 
 from __future__ import annotations
 
