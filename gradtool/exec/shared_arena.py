@@ -17,14 +17,7 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import Parameters
 from gradtool.graph.specs import Spec, contiguous
 from gradtool.planning.plan import Plan
-from gradtool.planning.shared_layout import (
-    SHARED,
-    Layout,
-    Parts,
-    extended,
-    laid_over,
-    size,
-)
+from gradtool.planning.shared_layout import SHARED, Layout, Parts, extended, laid_over, size
 
 Keys = Mapping[str, str]  # by name, the name in the arena where that differs
 NO_KEYS: Keys = MappingProxyType({})

@@ -15,10 +15,7 @@ SGD = Signature(
     "sgd", "x g v new_x new_v", "count nesterov slots", "rate momentum dampened l2 before"
 )
 ADAM = Signature(
-    "adam",
-    "x g v h new_x new_v new_h",
-    "count slots",
-    "rate share1 share2 epsilon root l2 before",
+    "adam", "x g v h new_x new_v new_h", "count slots", "rate share1 share2 epsilon root l2 before"
 )
 ADAGRAD = Signature("adagrad", "x g h new_x new_h", "count slots", "rate epsilon l2")
 

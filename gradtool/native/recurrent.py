@@ -25,9 +25,7 @@ LSTM_GRAD = Signature(
 )
 GRU = Signature("gru", "x w r b lens h0 y y_h work", f"{SIZES} linear slots")
 GRU_GRAD = Signature(
-    "gru_grad",
-    "x w r b lens h0 y dy dy_h dx dw dr db dh0 work",
-    f"{SIZES} linear slots",
+    "gru_grad", "x w r b lens h0 y dy dy_h dx dw dr db dh0 work", f"{SIZES} linear slots"
 )
 SAMPLES = 512  # rows of X that are multiplied at once in forward
 

@@ -87,11 +87,7 @@ class Window:
     @property
     def attributes(self) -> dict[str, Any]:
         """Strides, dilations and explicit pads, as ONNX attributes."""
-        return {
-            "strides": self.strides,
-            "dilations": self.dilations,
-            "pads": self.begin + self.end,
-        }
+        return {"strides": self.strides, "dilations": self.dilations, "pads": self.begin + self.end}
 
 
 def same_pads(size: Any, extent: int, stride: int) -> int:

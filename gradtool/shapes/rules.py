@@ -13,22 +13,11 @@ from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.summarized import MOST_SYMBOLS, summarized
 from gradtool.operators import pools as pool_rules
 from gradtool.operators import resize as resize_rules
-from gradtool.shapes import (
-    broadcast as broadcast_rules,
-)
-from gradtool.shapes import (
-    contents,
-    slices,
-)
-from gradtool.shapes import (
-    control as control_rules,
-)
-from gradtool.shapes import (
-    ml as ml_shape_rules,
-)
-from gradtool.shapes import (
-    sequences as sequence_rules,
-)
+from gradtool.shapes import broadcast as broadcast_rules
+from gradtool.shapes import contents, slices
+from gradtool.shapes import control as control_rules
+from gradtool.shapes import ml as ml_shape_rules
+from gradtool.shapes import sequences as sequence_rules
 from gradtool.shapes.limits import guarded
 
 if TYPE_CHECKING:

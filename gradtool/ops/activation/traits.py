@@ -1,7 +1,5 @@
 """Traits of the operators of the activation family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("Celu HardSigmoid Relu Sigmoid", residuals="Y")

@@ -22,13 +22,7 @@ from gradtool.ops.attention.kernel_scaled import (
     scores_of,
     take,
 )
-from gradtool.ops.attention.kernel_scores import (
-    exponentials,
-    forward_room,
-    greatest,
-    reach,
-    score,
-)
+from gradtool.ops.attention.kernel_scores import exponentials, forward_room, greatest, reach, score
 from gradtool.ops.kernels import kernel
 from gradtool.ops.shared.types import Array, Arrays
 

@@ -1,15 +1,9 @@
 """Traits of the operators of the attention family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("ai.gradtool::FusedAttentionGrad", recompute="product")
-traits(
-    "ai.gradtool::FusedAttention",
-    recompute="product",
-    residuals="k, masks, output 1, q, v",
-)
+traits("ai.gradtool::FusedAttention", recompute="product", residuals="k, masks, output 1, q, v")
 traits(
     "Attention",
     recompute="product",

@@ -14,13 +14,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.reads import captured
 from gradtool.graph.typed import as_tensor
-from gradtool.ops.control.gradient_bodies import (
-    Body,
-    is_known_outside,
-    is_random,
-    own,
-    show,
-)
+from gradtool.ops.control.gradient_bodies import Body, is_known_outside, is_random, own, show
 
 NAMES = ("then_branch", "else_branch")
 

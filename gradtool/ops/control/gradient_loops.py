@@ -18,13 +18,7 @@ from gradtool.graph.predicates import is_float
 from gradtool.graph.prune import drop
 from gradtool.graph.reads import captured
 from gradtool.graph.typed import as_node, as_tensor
-from gradtool.ops.control.gradient_bodies import (
-    Body,
-    is_known_outside,
-    is_random,
-    own,
-    show,
-)
+from gradtool.ops.control.gradient_bodies import Body, is_known_outside, is_random, own, show
 from gradtool.ops.control.gradient_if import is_wanted, total
 from gradtool.ops.control.gradient_turns import Track, Turns, formal_like, stack
 

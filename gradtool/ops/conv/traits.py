@@ -1,7 +1,5 @@
 """Traits of the operators of the conv family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("ai.gradtool::ConvGradInput ai.gradtool::ConvGradWeight", recompute="product")

@@ -1,8 +1,6 @@
 """Conventions of the elementwise family at kinks, ties and poles."""
 # fmt: off
 
-from __future__ import annotations
-
 from math import inf, nan
 
 from gradtool.ops.conventions import Example, convention, unary

@@ -1,7 +1,5 @@
 """Arithmetic, comparison and logic: one operation per element and function."""
 
-from __future__ import annotations
-
 from gradtool.ops.costs import counts, each, free
 from gradtool.ops.formulas import OPERATIONS
 from gradtool.ops.shared.element_counts import made

@@ -57,6 +57,5 @@ def gather_grad(
     rows, wrong = work
     table = out[0].reshape(out[0].shape[axis % out[0].ndim :])
     return in_turn(
-        partial(normalised, np, indices, len(table), rows),
-        library.gradient(dy, rows, table, wrong),
+        partial(normalised, np, indices, len(table), rows), library.gradient(dy, rows, table, wrong)
     )

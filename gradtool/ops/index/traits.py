@@ -1,7 +1,5 @@
 """Traits of the operators of the index family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("Compress", residuals="condition")

@@ -1,7 +1,5 @@
 """Traits of the operators of the loss family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("ai.gradtool::BinaryCrossEntropy", recompute="never", residuals="p, t")

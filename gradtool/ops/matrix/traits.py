@@ -1,7 +1,5 @@
 """Traits of the operators of the matrix family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("ai.gradtool::DetGrad", uncounted="singular values are found by iteration")

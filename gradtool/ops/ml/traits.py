@@ -1,7 +1,5 @@
 """Traits of the operators of the ml family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("ai.onnx.ml::ArrayFeatureExtractor", residuals="Y", partial=True)

@@ -58,11 +58,7 @@ def _inverse_norm(
     return norm
 
 
-@kernel(
-    "LpNormalization",
-    may_inplace=(0,),
-    work=lambda x, *, axis=-1: _lp_buffers(x, axis),
-)
+@kernel("LpNormalization", may_inplace=(0,), work=lambda x, *, axis=-1: _lp_buffers(x, axis))
 def lp_normalization(
     xp: Any, x: Array, *, out: Arrays, work: Arrays, axis: int = -1, p: int = 2
 ) -> None:
@@ -161,10 +157,7 @@ def lrn(
     return (wide / base**beta).astype(x.dtype)
 
 
-@kernel(
-    "ai.gradtool::LRNGrad",
-    temporaries=lambda x: 6 * max(x.bytes, 4 * math.prod(x.shape)),
-)
+@kernel("ai.gradtool::LRNGrad", temporaries=lambda x: 6 * max(x.bytes, 4 * math.prod(x.shape)))
 def lrn_grad(
     xp: Any, x: Array, dy: Array, *, size: int, alpha: float, beta: float, bias: float
 ) -> Array:

@@ -1,7 +1,5 @@
 """Traits of the operators of the norm family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("ai.gradtool::BatchNormalizationTraining", residuals="output 3, output 4, scale, x")

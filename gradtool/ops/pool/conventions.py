@@ -1,8 +1,6 @@
 """Conventions of the pool family at kinks, ties and poles."""
 # fmt: off
 
-from __future__ import annotations
-
 from math import nan
 
 from gradtool.ops.conventions import Example, convention

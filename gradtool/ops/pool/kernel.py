@@ -255,9 +255,7 @@ def _unpool_sizes(x: Array, shape: Array | None, attributes: Mapping[str, Any]) 
 
 
 @kernel(
-    "MaxUnpool",
-    host=(2,),
-    temporaries=lambda x, indices, *, out: 3 * indices.bytes + out[0].bytes,
+    "MaxUnpool", host=(2,), temporaries=lambda x, indices, *, out: 3 * indices.bytes + out[0].bytes
 )
 def max_unpool(
     xp: Any, x: Array, indices: Array, shape: Array | None = None, **attributes: Any

@@ -1,8 +1,6 @@
 """Conventions of the quantize family at kinks, ties and poles."""
 # fmt: off
 
-from __future__ import annotations
-
 from gradtool.ops.conventions import convention
 
 convention(

@@ -1,7 +1,5 @@
 """Traits of the operators of the quantize family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("ConvInteger MatMulInteger QLinearConv QLinearMatMul", recompute="product")

@@ -1,7 +1,5 @@
 """Draws: one operation for a number between 0 and 1, and the operations of its distribution."""
 
-from __future__ import annotations
-
 from gradtool.ops.costs import counts, each
 from gradtool.ops.shared.element_counts import made, size
 

@@ -1,7 +1,5 @@
 """Reductions: so many operations per element read, and per result."""
 
-from __future__ import annotations
-
 from gradtool.ops.costs import counts, each
 from gradtool.ops.shared.element_counts import size
 

@@ -1,7 +1,5 @@
 """Sequences and optional values only move tensors."""
 
-from __future__ import annotations
-
 from gradtool.ops.costs import free
 
 free((

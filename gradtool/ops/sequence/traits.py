@@ -1,7 +1,5 @@
 """Traits of the operators of the sequence family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("SequenceMap", uncounted="the length of a sequence is not known", onnxruntime="body")

@@ -68,10 +68,7 @@ _STEP: ContextVar[Allowance | None] = ContextVar("gradtool.step", default=None)
 def limited(turns: int | None, most_bytes: int | None) -> Iterator[None]:
     """Give each step within so many turns and bytes; None leaves either as it is."""
     before = _ASKED.get()
-    asked = (
-        before[0] if turns is None else turns,
-        before[1] if most_bytes is None else most_bytes,
-    )
+    asked = (before[0] if turns is None else turns, before[1] if most_bytes is None else most_bytes)
     token = _ASKED.set(asked)
     try:
         yield

@@ -1,7 +1,5 @@
 """Traits of the operators of the signal family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("DFT", residuals="dft_length")

@@ -1,7 +1,5 @@
 """Traits of the operators of the text family."""
 
-from __future__ import annotations
-
 from gradtool.ops.traits import traits
 
 traits("TfIdfVectorizer", uncounted="how many n-grams are found depends on the data")
