@@ -202,7 +202,7 @@ def _symbols(
     symbols: dict[str, tuple[str, ...]] = {}
     left_out: dict[str, str] = {}
     for place, model in models.items():
-        if not _is_unicode(place):
+        if any("\ud800" <= char <= "\udfff" for char in place):
             left_out[place] = "its name is not Unicode, which a configuration is"
             continue
         try:
@@ -215,10 +215,6 @@ def _symbols(
 def _without_path(error: str, model: Path) -> str:
     """An error without where the model lies on this machine."""
     return error.removeprefix(f"{model.resolve()}: ").removeprefix(f"{model}: ")
-
-
-def _is_unicode(name: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _from(folder: Path, model: str) -> str:

@@ -136,7 +136,7 @@ class InParts:
         fields = [self._encoder.value(_INPUT, v) for v in again]
         for value in before:
             tensor = value.const_value if value.is_initializer() else None
-            if tensor is None or is_external(tensor) or _is_large(tensor):
+            if tensor is None or is_external(tensor) or nbytes(tensor) > LARGEST_KEPT:
                 fields.append(self._encoder.value(_INPUT, value))
             else:
                 message = ir.serde.serialize_tensor(tensor)
@@ -158,7 +158,3 @@ def checkable(model: ir.Model) -> AtOnce | InParts:
 
 def _initializers(model: ir.Model) -> Iterable[ir.Value]:
     return model.graph.initializers.values()
-
-
-def _is_large(tensor: ir.TensorProtocol) -> bool:
-    return nbytes(tensor) > LARGEST_KEPT

@@ -118,7 +118,7 @@ def to_file(
 ) -> Written:
     """The outputs of a model, in pieces, and its data; `target` is the path, resolved."""
     if target.suffix == TEXT_SUFFIX:
-        content = [_text(content)]
+        content = [onnx.printer.to_text(onnx.ModelProto.FromString(b"".join(content))).encode()]
     outputs = [atomic.Output(target, lambda file: file.writelines(content))]
     if data.tensors:
         outputs.append(atomic.Output(data.path, data.write))
@@ -182,7 +182,3 @@ def _checked(model: ir.Model, judge: valid.Judge) -> list[bytes]:
         ) from error
     judge.check(checked, last)
     return content
-
-
-def _text(content: list[bytes]) -> bytes:
-    return onnx.printer.to_text(onnx.ModelProto.FromString(b"".join(content))).encode()

@@ -23,7 +23,7 @@ def lower_updates(op: Builder) -> int:
     Returns how many there were.
     """
     graph = op.model.graph
-    nodes = [n for n in walk.nodes(graph) if is_update(n)]
+    nodes = [n for n in walk.nodes(graph) if n.domain == DOMAIN and n.op_type in RULES]
     for node in nodes:
         stage = node.metadata_props.get(STAGE, "forward")
         source = node.metadata_props.get(SOURCE, "")
@@ -38,11 +38,6 @@ def lower_updates(op: Builder) -> int:
     if nodes and not any(n.domain == DOMAIN for n in walk.nodes(graph)):
         graph.opset_imports.pop(DOMAIN, None)
     return len(nodes)
-
-
-def is_update(node: ir.Node) -> bool:
-    """Whether a node is one of these."""
-    return node.domain == DOMAIN and node.op_type in RULES
 
 
 def _groups(node: ir.Node, kinds: int) -> list[tuple[Any, ...]]:

@@ -46,11 +46,6 @@ _OPERATIONS = "|".join((*_MADE.split(), *_BENT.split(), *_LAID_OUT.split()))
 _NAME = re.compile(rf"(?:{_OPERATIONS})(?:_tensor|_scalar|_default)*(?:_\d+)?|val_\d+")
 
 
-def is_of_operation(name: str) -> bool:
-    """Whether a name is one of an operation's result, not of a parameter."""
-    return _NAME.fullmatch(name) is not None
-
-
 def role(value: ir.Value, written: Collection[str]) -> Role | None:
     """The role of a tensor to the exporter; None if it does not say.
 
@@ -61,7 +56,7 @@ def role(value: ir.Value, written: Collection[str]) -> Role | None:
     if kind is not None:
         return "parameter" if kind == "PARAMETER" else "constant"
     names = origins(value)
-    if names and all(n in written or is_of_operation(n) for n in names):
+    if names and all(n in written or _NAME.fullmatch(n) is not None for n in names):
         return "constant"
     return None
 

@@ -32,7 +32,8 @@ def html_page(page: Page) -> str:
     style = joined(STYLE)
     script = f'"use strict";\n(() => {{\n{joined(SCRIPT)}}})();\n'
     slots = {
-        "policy": _policy(style, script),
+        "policy": f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; "
+        "base-uri 'none'; form-action 'none'",
         "title": html.escape(data["model"]),
         "style": style,
         "script": script,
@@ -49,13 +50,6 @@ def filled(name: str, slots: Mapping[str, str]) -> str:
 def embedded(document: Any) -> str:
     """JSON in ASCII, safe in a script element: `<`, `>` and `&` are written as codes."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).translate(_MARKUP)
-
-
-def _policy(style: str, script: str) -> str:
-    return (
-        f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def hashed(text: str) -> str:

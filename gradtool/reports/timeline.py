@@ -55,7 +55,7 @@ def _of_rank(rank: int, spans: Sequence[Spanned], first: float) -> Iterator[Even
     for tid, lane in enumerate(LANES, 1):
         yield _named(pid, tid, "thread_name", lane)
     for number, span in enumerate(spans):
-        start, end = (_micro(at - first) for at in (span.start, span.end))
+        start, end = (round((at - first) * 1e6, 3) for at in (span.start, span.end))
         event = {"name": shown(span.name), "cat": span.kind, "pid": pid, "ts": start}
         if span.lane != BESIDE:
             tid = LANES.index(span.lane) + 1
@@ -68,7 +68,3 @@ def _of_rank(rank: int, spans: Sequence[Spanned], first: float) -> Iterator[Even
 
 def _named(pid: int, tid: int, kind: str, name: str) -> Event:
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
-
-
-def _micro(seconds: float) -> float:
-    return round(seconds * 1e6, 3)

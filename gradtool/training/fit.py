@@ -92,14 +92,6 @@ def arena_bytes(graphs: Graphs, dims: Dims, evaluated: Sequence[Dims], kernels: 
     return _Arena(graphs, dims, evaluated, kernels).of(graphs.model)[1]
 
 
-def beside_arena(memory: int, batch_bytes: int) -> int:
-    """The bytes of a memory left for batches and for the allocations of a process.
-
-    The interpreter, its libraries and what it holds before the first step are not counted.
-    """
-    return BATCHES * batch_bytes + OWN if memory >= OWN_FROM else 0
-
-
 def fitted(
     memory: int,
     batch_bytes: int,
@@ -120,7 +112,7 @@ def fitted(
     """
     tried: list[Candidate] = []
     waiting: list[_Waiting] = []
-    beside = beside_arena(memory, batch_bytes)
+    beside = BATCHES * batch_bytes + OWN if memory >= OWN_FROM else 0
     for count in parts:
         waiting.append(_Waiting.of(count, batch // count, kernels, step_in))
         if waiting[-1].keeping <= memory - beside:

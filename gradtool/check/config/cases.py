@@ -55,7 +55,7 @@ def cases_of(
         batch=table.size("batch"),
         values=_values(table),
         keep_cache=table.flag("keep-cache", default=False),
-        gradient=_gradient(table),
+        gradient=_options(table, GRADIENT),
         kernels=_kernels(table),
         limit=_limits(table),
         fail_on=thresholds(table, rules),
@@ -127,11 +127,6 @@ def _kernels(table: Table) -> dict[str, Any]:
     if "exact_conv" in found and found.get("kernels") != "native":
         table.refuse("exact-conv", "kernels = 'native' beside it, or leave it out")
     return found
-
-
-def _gradient(table: Table) -> dict[str, Any]:
-    """Arguments of `gradtool.grad`: those that are given."""
-    return _options(table, GRADIENT)
 
 
 def _options(table: Table, known: Mapping[str, Option]) -> dict[str, Any]:

@@ -108,7 +108,11 @@ def _life(program: Program, root: int, needed: Sequence[Lifetime], peak: int) ->
         stage=step.stage if step else None,
         born=producer,
         last=last,
-        readers=_readers(program, root),
+        readers=tuple(
+            Reader(step.name, step.op, step.stage, i)
+            for i, step in enumerate(program.steps)
+            if any(program.storage(v) == root for v in step.reads)
+        ),
         peak_step=program.steps[peak].name if program.steps else "",
         at_peak=at_peak,
         shared=place,
@@ -127,11 +131,3 @@ def _region(program: Program, root: int, held: Lifetime | None) -> Region | None
     if held is None or held.region in ALWAYS_LIVE:
         return None if held is None else held.region
     return Tenants(program).region(held.values, held.values.index(root))
-
-
-def _readers(program: Program, root: int) -> tuple[Reader, ...]:
-    return tuple(
-        Reader(step.name, step.op, step.stage, i)
-        for i, step in enumerate(program.steps)
-        if any(program.storage(v) == root for v in step.reads)
-    )

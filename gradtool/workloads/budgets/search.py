@@ -188,7 +188,7 @@ def _asked(work: Workload, search: Search, question: Question, goal: Goal) -> Pl
         best = min(known, key=goal.price, default=None)
         if best is not None and goal.is_proven(best):
             return best
-    return best and _cut_short(best)
+    return best and replace(best, proof=best.proof and replace(best.proof, cut_short=True))
 
 
 def _settled(work: Workload, search: Search, found: Planned, budget: int) -> Planned:
@@ -229,10 +229,6 @@ class LeastPeak:
         """Whether no plan of so much work takes less, and none of that peak does less."""
         proof = found.proof
         return proof is not None and not proof.gap and found.peak <= proof.least
-
-
-def _cut_short(found: Planned) -> Planned:
-    return replace(found, proof=found.proof and replace(found.proof, cut_short=True))
 
 
 def _unreachable(answers: Found, arena: int, state: int, scope: Sequence[str]) -> OverBudget:
