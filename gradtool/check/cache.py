@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gradtool.check.cases import Case
-from gradtool.check.data_files import locations
 from gradtool.comparison.metrics import Metrics
+from gradtool.errors import ModelError
 from gradtool.io import contained
 from gradtool.io.remembered import PLANS
 from gradtool.plugins import KERNELS, LOSSES, RULES, entries
@@ -100,3 +100,22 @@ def _sources() -> str:
     for path in sorted(root.rglob("*.py")):
         found.update(os.fsencode(path.relative_to(root)) + b"\0" + path.read_bytes())
     return found.hexdigest()
+
+
+def locations(model: Path) -> list[str]:
+    """Paths from the model's folder, each once; none where the model cannot be read.
+
+    No path leads out of the folder.
+    """
+    from gradtool.io import external, read, walk
+
+    try:
+        proto = read.from_file(model)
+        found = [
+            external.reference(tensor, where).location
+            for tensor, where in walk.tensors(proto)
+            if tensor.external_data
+        ]
+    except ModelError:
+        return []
+    return list(dict.fromkeys(found))

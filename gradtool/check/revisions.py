@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from gradtool.check.cache import locations
 from gradtool.check.cases import Case
-from gradtool.check.data_files import locations
 from gradtool.errors import UsageError
 from gradtool.io import lfs
 

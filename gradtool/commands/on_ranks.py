@@ -204,7 +204,7 @@ class Prices:
 def _prices(path: str | None, kernels: Kernels, reporter: Reporter) -> Prices:
     """Prices of a file; a line says so if they are of kernels other than the planned ones."""
     from gradtool.program import profile
-    from gradtool.training.reference_machine import step_seconds
+    from gradtool.training.links import step_seconds
 
     if path is None:
         return Prices("a nominal machine", step_seconds)

@@ -53,11 +53,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 
 
 def metric_named(name: str, where: str) -> str:
-    """The name of a metric.
-
-    Raises:
-        UsageError: there is no such metric.
-    """
+    """The name of a metric. Raises UsageError if there is no such metric."""
     if name not in METRICS:
         hint = suggest(name, METRICS) or f"; there are {', '.join(METRICS)}"
         raise UsageError(f"{where}: there is no metric {name[:40]!r}{hint}")
@@ -205,11 +201,7 @@ class Metrics:
 
     @classmethod
     def read(cls, document: Mapping[str, Any], where: str) -> Metrics:
-        """The metrics in a document.
-
-        Raises:
-            UsageError: it is none of ours.
-        """
+        """The metrics in a document. Raises UsageError if it is none of ours."""
         try:
             return cls(
                 values=_wholes(document["metrics"]),

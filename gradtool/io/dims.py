@@ -31,11 +31,7 @@ _SIZE = re.compile(r"[0-9]{1,18}")
 
 
 def parse_dim(text: str) -> tuple[str, int]:
-    """`batch=32` as `("batch", 32)`; a size may be 0.
-
-    Raises:
-        UsageError: it has another form.
-    """
+    """`batch=32` as `("batch", 32)`; a size may be 0. Raises UsageError if it has another form."""
     name, _, size = text.rpartition("=")
     if not name.strip() or not _SIZE.fullmatch(size.strip()):
         raise UsageError(f"--dim {text!r}: write NAME=SIZE with a whole number, as in batch=32")
@@ -61,11 +57,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def parse_set(text: str) -> tuple[str, str]:
-    """`rate=16000` as `("rate", "16000")`.
-
-    Raises:
-        UsageError: it has another form.
-    """
+    """`rate=16000` as `("rate", "16000")`. Raises UsageError if it has another form."""
     name, _, value = text.rpartition("=")
     if not name.strip() or not value.strip():
         raise UsageError(f"--set {text!r}: write INPUT=VALUE, as in rate=16000 or use_cache=false")

@@ -18,10 +18,6 @@ def is_pointer(data: bytes) -> bool:
 
 
 def is_pointer_file(path: Path) -> bool:
-    """Whether a file is a pointer.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Whether a file is a pointer. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         return is_pointer(file.read(_MOST_BYTES + 1))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
+from onnx import numpy_helper
 
 from gradtool.errors import UsageError
 from gradtool.graph.lora import Adapter, merge
@@ -19,17 +20,7 @@ from gradtool.graph.metadata import SOURCE
 from gradtool.graph.predicates import HALVES
 from gradtool.graph.tensors import array, holds
 from gradtool.graph.training_info import Location
-from gradtool.io import (
-    atomic,
-    external,
-    file_tensors,
-    layout,
-    lift_constants,
-    literals,
-    location,
-    read,
-    walk,
-)
+from gradtool.io import atomic, external, file_tensors, layout, lift_constants, literals, read, walk
 from gradtool.io.functions import inline_functions
 from gradtool.io.read import Held, Source
 from gradtool.io.save import STDOUT, appear, require_stdout, to_file, to_stdout
@@ -71,11 +62,7 @@ class Original:
     """
 
     def __init__(self, source: Source) -> None:
-        """Read a model.
-
-        Raises:
-            ModelError: the file is gone, or damaged.
-        """
+        """Read a model. Raises ModelError if the file is gone, or damaged."""
         beside = source.path if isinstance(source, Held) else None
         self._path = source if isinstance(source, Path) else beside
         self._folder = external.Folder(self._path)
@@ -122,7 +109,7 @@ class Original:
         """
         return [
             name for name, new in arrays.items()
-            if name not in places or not location.put(self._proto, name, places[name], new)
+            if name not in places or not put(self._proto, name, places[name], new)
         ]  # fmt: skip
 
     def note(self, metadata: Mapping[str, str]) -> None:
@@ -145,7 +132,7 @@ class Original:
         """
         beside = {name for adapter in adapters for name in adapter.names}
         needed = {name: kind for name, kind in tensors.items() if name not in beside}
-        located = {name for name, p in places.items() if location.node_of(self._proto, p)}
+        located = {name for name, p in places.items() if node_of(self._proto, p)}
         weights = [adapter.weight for adapter in adapters]
         lacking = [n for n in needed if n not in self._stored and n not in located]
         lacking += [name for name in weights if name not in self._stored]
@@ -297,3 +284,41 @@ def _copy(tensor: onnx.TensorProto) -> onnx.TensorProto:
 
 def _put(held: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
     literals.fill(held, ir.serde.serialize_tensor(tensor))
+
+
+def node_of(model: onnx.ModelProto, location: Location) -> onnx.NodeProto | None:
+    """The node of a tensor; None if there is none such, or no telling which."""
+    nodes = [n for n in walk.nodes(model.graph.node) if location.node in n.output and location.node]
+    if len(nodes) != 1:
+        return None
+    node = nodes[0]
+    named = {attribute.name for attribute in node.attribute}
+    fits = location.attribute in named if location.attribute else location.slot < len(node.input)
+    return node if fits else None
+
+
+def put(model: onnx.ModelProto, name: str, location: Location, array: np.ndarray[Any, Any]) -> bool:
+    """Put an array into its place; whether there is such a place."""
+    node = node_of(model, location)
+    if node is None:
+        return False
+    if location.attribute:
+        return _into_attribute(node, location, array)
+    graph = model.graph
+    copies = [n for n in graph.node if n.op_type == "Identity" and list(n.output) == [name]]
+    for copy in copies:
+        graph.node.remove(copy)
+    made = graph.initializer.add()
+    made.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array), name))
+    node.input[location.slot] = name
+    return True
+
+
+def _into_attribute(node: onnx.NodeProto, location: Location, array: np.ndarray[Any, Any]) -> bool:
+    attribute = next(each for each in node.attribute if each.name == location.attribute)
+    flat = array.T.ravel()
+    numbers = np.concatenate([-flat, flat]) if location.mirrored else flat
+    if len(attribute.floats) != len(numbers):
+        return False
+    attribute.floats[:] = numbers.tolist()
+    return True

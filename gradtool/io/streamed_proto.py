@@ -35,11 +35,7 @@ class Message:
         self._fields: dict[int, list[bytes]] = {}
 
     def add(self, part: Any) -> None:
-        """Append a part; it is empty then.
-
-        Raises:
-            TooLarge: it has too many bytes.
-        """
+        """Append a part; it is empty then. Raises TooLarge if it has too many bytes."""
         rest = _bytes(part)
         for field, _ in part.ListFields():  # by number, as they are written
             part.ClearField(field.name)

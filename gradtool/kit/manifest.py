@@ -215,11 +215,7 @@ def _described(value: ir.Value, defaults: Mapping[str, Any]) -> InputRecord:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, the identity of a model.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """The SHA-256 of a file, the identity of a model. Raises UsageError if it cannot be read."""
     try:
         with contained.opened(path, own=False) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -126,11 +126,7 @@ class Batch(ABC):
     # ------------------------------------------------------------------- sizes
 
     def dims(self, value: ir.Value, count: int | None = None) -> list[int]:
-        """The sizes of a value, of so many examples.
-
-        Raises:
-            MixesError: its rank is unknown.
-        """
+        """The sizes of a value, of so many examples. Raises MixesError if its rank is unknown."""
         if value.shape is None:
             raise MixesError(f"the shape of {value.name!r} is unknown")
         return [self._size(d, count or self.count) for d in value.shape]

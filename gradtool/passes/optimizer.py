@@ -18,9 +18,9 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.stages import ROLES
 from gradtool.graph.training_info import OptimizerInfo, TrainingInfo, add_defaults, record
+from gradtool.io.zeros import Zeros
 from gradtool.operators.low_bits import SLOTS
 from gradtool.passes import clipping, sparse
-from gradtool.passes.new_state import publish, zeros
 from gradtool.passes.update_groups import Updates, is_matrix, targets
 from gradtool.passes.update_kinds import Optimizer, kind_of
 from gradtool.passes.update_numbers import LEARNING_RATE, Numbers
@@ -213,3 +213,21 @@ def _require(model: ir.Model, name: str, gradients: Mapping[ir.Value, ir.Value])
     open_ = [v.name or "" for v in gradients if v.shape is None or not v.shape.is_static()]
     if open_:
         raise UsageError(f"--optimizer {name}: the shape of {some(open_)} is open")
+
+
+def zeros(op: Builder, name: str, dtype: ir.DataType, sizes: Sequence[int]) -> ir.Value:
+    """A new initializer of zeros, which changes from step to step."""
+    tensor = Zeros(dtype, tuple(sizes), op.names.fresh(name))
+    made = ir.Value(
+        name=tensor.name, shape=ir.Shape(sizes), type=ir.TensorType(dtype), const_value=tensor
+    )
+    op.root.register_initializer(made)
+    op.folding.never([made])
+    return made
+
+
+def publish(op: Builder, old: ir.Value, new: ir.Value, state: dict[str, str]) -> None:
+    """Return a next value as `<name>_next`, and note it in `state`."""
+    new.name = op.names.fresh(f"{old.name}_next")
+    op.root.outputs.append(new)
+    state[old.name or ""] = new.name

@@ -31,7 +31,7 @@ from gradtool.io.zeros import Zeros
 from gradtool.ops.composites.calls import return_instead, take_over
 from gradtool.passes import sparse
 from gradtool.passes.cut_sums import without
-from gradtool.passes.new_state import publish, zeros
+from gradtool.passes.optimizer import publish, zeros
 from gradtool.passes.update_order import update_early
 
 INT64 = ir.DataType.INT64

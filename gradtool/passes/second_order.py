@@ -21,11 +21,7 @@ def is_training_graph(model: ir.Model) -> bool:
 
 
 def require_loss(model: ir.Model, optimizer: str = "none") -> None:
-    """Refuse to guess which output is to be differentiated again.
-
-    Raises:
-        UsageError: always.
-    """
+    """Refuse to guess which output is to be differentiated again. Raises UsageError if always."""
     flag, info = "" if optimizer == "none" else f"--optimizer {optimizer}: ", TrainingInfo.of(model)
     if info.optimizer is not None:
         raise UsageError(f"{flag}{updates_itself(model)}; give the forward model")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import onnx_ir as ir
 
 from gradtool.graph.predicates import is_used
 from gradtool.graph.prune import detach
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.graph.walk import graphs, subgraphs
 
 
@@ -81,3 +84,20 @@ def _drop_unread(graph: ir.Graph) -> None:
             detach(node)
             dead.append(node)
     graph.remove(dead)
+
+
+def return_no_more(model: ir.Model, those: Collection[ir.Value], loss: ir.Value | None) -> None:
+    """Remove values from the outputs of a model, in place, unless one is the loss.
+
+    A value read by the loss alone then dies there, and its gradient may lie in its place.  Next
+    values of state stay, and so do losses and gradients where a training graph is differentiated.
+    """
+    if not those or loss is None:
+        return
+    info = TrainingInfo.of(model)
+    stays = {loss.name, *info.state.values()}
+    for lower in info.lower:
+        stays |= {lower.loss, *lower.gradients.values()}
+    outputs = [v for v in model.graph.outputs if v not in those or v.name in stays]
+    model.graph.outputs.clear()
+    model.graph.outputs.extend(outputs)

@@ -30,8 +30,8 @@ from gradtool.passes._loops import (
     turn,
 )
 from gradtool.passes._segments import Segments
-from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.trim import trim
+from gradtool.passes.untie_initializers import lift_initializers
 
 
 def take_again(model: ir.Model, turns: Mapping[str, int]) -> None:

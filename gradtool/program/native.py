@@ -22,8 +22,7 @@ from gradtool.ops.shared.image_layouts import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
 from gradtool.program.fusion import fused
-from gradtool.program.instances import first_instances
-from gradtool.program.reserve_space import keeping
+from gradtool.program.reserve_space import first_instances, keeping
 
 _IMAGE = 4  # axes
 _NUMBER = 8  # bytes

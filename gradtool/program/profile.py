@@ -65,11 +65,7 @@ def save(found: Profile, path: str | os.PathLike[str], *, force: bool = False) -
 
 
 def load(path: str | os.PathLike[str]) -> Profile:
-    """Read a profile.
-
-    Raises:
-        UsageError: the file cannot be read or is no profile.
-    """
+    """Read a profile. Raises UsageError if the file cannot be read or is no profile."""
     document = read_document(path, SCHEMA_VERSION)
     nodes, repeats = document.get("nodes"), document.get("repeats", 1)
     if not isinstance(nodes, dict) or not is_number(repeats):

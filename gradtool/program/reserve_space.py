@@ -17,7 +17,6 @@ from gradtool.graph.families import split_name
 from gradtool.ops import costs
 from gradtool.ops.recurrent.native import KEPT_IN, KEPT_OUT, OPERANDS, kept
 from gradtool.program import Program, Step, Value
-from gradtool.program.instances import first_instances
 
 _FORWARD, _GRADIENT = "LSTM", "ai.gradtool::LSTMGrad"
 
@@ -104,3 +103,15 @@ def _with_input(values: Sequence[Value], step: Step, number: int, value: int | N
 
 def _padded(values: tuple[int | None, ...], count: int) -> tuple[int | None, ...]:
     return (*values, *(None,) * count)[:count]
+
+
+def first_instances(program: Program) -> dict[int, int]:
+    """By recomputed value, its original."""
+    made = {step.name: step for step in program.steps if step.name}
+    pairs = (
+        pair
+        for step in program.steps
+        if step.stage == "recompute" and step.source in made
+        for pair in zip(step.outputs, made[step.source].outputs, strict=False)
+    )
+    return {again: once for again, once in pairs if again is not None and once is not None}

@@ -156,11 +156,7 @@ class Group:
         raise NotImplementedError("a rank alone has nobody to send to")
 
     def receive(self, data: Array, of: int, tag: int) -> None:
-        """Return the bytes sent by another rank.
-
-        Raises:
-            Lost: it has not in time.
-        """
+        """Return the bytes sent by another rank. Raises Lost if it has not in time."""
         raise NotImplementedError("a rank alone has nobody to receive from")
 
     def part(self, members: Sequence[int]) -> Group:

@@ -31,8 +31,7 @@ from typing import Any
 
 from gradtool import child
 from gradtool.errors import GradtoolError, Interrupted, UsageError
-from gradtool.ranks.signals import heard
-from gradtool.ranks.started import missing
+from gradtool.ranks.started import heard, missing
 
 ENDED = "ended"  # the file with the last line
 SAYS, TELLS = "\x1e", "\x1f"

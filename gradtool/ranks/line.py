@@ -38,11 +38,7 @@ class Line:
             self.sent(to, slot)
 
     def receive(self, array: Array, of: int, slot: int) -> None:
-        """Wait for an array from the stage `of` further.
-
-        Raises:
-            Lost: nothing came in time.
-        """
+        """Wait for an array from the stage `of` further. Raises Lost if nothing came in time."""
         flat = array.reshape(-1).view(np.uint8)
         self.group.receive(flat, self.group.rank + of, slot)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # set for a rank by its launcher
 
@@ -20,3 +21,13 @@ def missing(what: str) -> str:
         f"{what} takes MPI: {install('mpi')} brings mpi4py and an MPI; where a system has one, "
         "pip install mpi4py"
     )
+
+
+# Ctrl-C, the signals of a system shutting down, and of a terminal being closed.
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+def heard() -> list[int]:
+    """The signals not ignored, as `nohup` makes one."""
+    known = (getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+    return [number for number in known if signal.getsignal(number) != signal.SIG_IGN]

@@ -12,6 +12,7 @@ from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent
+from gradtool.workloads.formulas import LARGE
 from gradtool.workloads.names import LIGHT, REORDER
 from gradtool.workloads.proofs import ProofRecord, proof_json
 from gradtool.workloads.records import Dims, PlannedFor
@@ -19,7 +20,9 @@ from gradtool.workloads.records import Dims, PlannedFor
 if TYPE_CHECKING:
     from gradtool.planning.plan import Plan
     from gradtool.planning.search.proof import Proof
+    from gradtool.workloads.formulas import Formula
     from gradtool.workloads.planned import Planned
+
 
 TITLES = {
     "keep": "keep everything",
@@ -274,3 +277,33 @@ def _extra(row: Row) -> str:
 
 def _batch(found: int | None) -> str:
     return "" if found is None else "none" if found == 0 else str(found)
+
+
+_POWERS = {1: "", 2: "²", 3: "³"}
+
+
+def formula_text(formula: Formula) -> str:
+    """The formula in one line; the sizes it takes for granted are in brackets."""
+    line = ""
+    for number, term in enumerate(formula.terms):
+        size = format_bytes(abs(term.bytes))
+        sign = "-" if term.bytes < 0 else "+"
+        line += f" {sign} " if number else "-" if term.bytes < 0 else ""
+        line += "·".join([size, *(f"{s}{_POWERS[p]}" for s, p in term.powers.items())])
+    return (line or "0 B") + _workspace(formula) + _assumed(formula.fixed)
+
+
+def _workspace(formula: Formula) -> str:
+    if formula.workspace is None:
+        return ""
+    return f" + workspace ({format_bytes(formula.workspace)} at {LARGE})"
+
+
+def no_formula(symbols: Sequence[str]) -> str:
+    """The message for a peak without a formula."""
+    return f"no formula: its peak is no polynomial of degree 2 in {', '.join(symbols)}"
+
+
+def _assumed(fixed: Mapping[str, int]) -> str:
+    said = ", ".join(f"{name}={size}" for name, size in fixed.items())
+    return f" ({said} assumed)" if said else ""

@@ -13,7 +13,7 @@ them work on the same parameters.
 
 from __future__ import annotations
 
-from gradtool.session.matching import matching
+from gradtool.session.feeding import matching
 from gradtool.session.session import Session
 
 __all__ = ["Session", "matching"]

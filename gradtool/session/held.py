@@ -18,7 +18,7 @@ from gradtool.exec.shared_arena import Store
 from gradtool.graph.stages import stage
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import original
-from gradtool.session.matching import matching
+from gradtool.session.feeding import matching
 from gradtool.text.words import some
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from gradtool.exec.bound_model import Resident
 from gradtool.exec.hooks import Hooks, OnEnd, OnGradient, OnNode, OnStart
 from gradtool.graph.stages import stage
-from gradtool.session.matching import matching
+from gradtool.session.feeding import matching
 
 Remove = Callable[[], None]
 T = TypeVar("T")

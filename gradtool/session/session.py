@@ -31,9 +31,8 @@ from gradtool.passes.evaluation import evaluation
 from gradtool.passes.kept_gradients import keep_gradients, separate_gradients
 from gradtool.planning.plan import Plan
 from gradtool.planning.shared_layout import NO_PARTS, Parts
-from gradtool.session.feeding import Batch, counted, scaled
+from gradtool.session.feeding import Batch, counted, matching, scaled
 from gradtool.session.hooking import Hooking
-from gradtool.session.matching import matching
 from gradtool.session.options import SessionOptions
 from gradtool.session.setting import Setting
 from gradtool.session.sharing import store_of

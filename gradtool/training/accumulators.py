@@ -83,11 +83,7 @@ class Whole:
         self._bytes = 0
 
     def add(self, state: State) -> None:
-        """Keep a state.
-
-        Raises:
-            DeviceError: memory has no room for a joined copy of all.
-        """
+        """Keep a state. Raises DeviceError if memory has no room for a joined copy of all."""
         self._bytes += sum(array.nbytes for array in state.values())
         available_memory.require(self._bytes, f"what {self._what} needs of all examples,")
         self._states.append(state)

@@ -118,11 +118,7 @@ class Folder:
         return progress_of(path, read(path)).tables
 
     def clear(self) -> None:
-        """Remove all checkpoints.
-
-        Raises:
-            UsageError: one cannot be removed.
-        """
+        """Remove all checkpoints. Raises UsageError if one cannot be removed."""
         for suffix in (SUFFIX, safetensors.SUFFIX):
             for path in self.path.glob(f"{PREFIX}*{suffix}"):
                 remove(path)

@@ -110,11 +110,7 @@ def parse_size(text: str, flag: str) -> tuple[int, int | None]:
 
 
 def parse_numbers(text: str, flag: str) -> tuple[float, ...]:
-    """`0.5,0.4,0.4` as numbers.
-
-    Raises:
-        UsageError: one is none, or infinite.
-    """
+    """`0.5,0.4,0.4` as numbers. Raises UsageError if one is none, or infinite."""
     try:
         found = tuple(map(float, text.split(",")))
     except ValueError:

@@ -4,7 +4,7 @@ A batch is taken in more and more parts until keeping everything fits; of fewer 
 computes least again within the memory is looked for.  Each peak is that of the arena in which the
 session will run: plans of both halves of a step and of evaluations, parameters, sums of gradients
 and the state of the optimizer.  Times are those of
-`gradtool.training.reference_machine`: the choice is the same everywhere.  So is the time that the
+`gradtool.training.links`: the choice is the same everywhere.  So is the time that the
 search may take, at most two seconds or a twentieth of the training: it is predicted as well, and
 decides how deep each search goes, and how many there are.
 """
@@ -26,7 +26,7 @@ from gradtool.planning.plan import Plan
 from gradtool.planning.shared_layout import together
 from gradtool.text.units import format_bytes
 from gradtool.training.graphs import Graphs
-from gradtool.training.reference_machine import seconds
+from gradtool.training.links import seconds
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.search import CUTS, Search, within
 from gradtool.workloads.planned import Planned

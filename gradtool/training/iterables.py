@@ -50,11 +50,7 @@ class Once:
         self._is_taken = False
 
     def __call__(self, epoch: int) -> Iterator[Any]:
-        """The batches of the first epoch.
-
-        Raises:
-            UsageError: they were taken already.
-        """
+        """The batches of the first epoch. Raises UsageError if they were taken already."""
         del epoch
         if self._is_taken:
             raise UsageError(f"{self._source}: {OVER}")

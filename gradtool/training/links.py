@@ -5,6 +5,11 @@ least bytes that there can be.
 
 Source: Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH
 (2005), without its γ: adding up is not counted.
+
+The time of a step on a nominal machine: what alternatives are compared by, the same everywhere.
+
+Source: the roofline model (Williams, Waterman, Patterson 2009): a step takes as long as its
+operations or its bytes do, whichever is longer.  Unlike there, each call costs some time as well.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import re
 from dataclasses import dataclass
 
 from gradtool.errors import UsageError
+from gradtool.program import Program, Step
 from gradtool.text.units import parse_bytes
 
 _BITS_RATE = re.compile(r"([0-9.]+)\s*(k|m|g|)bit(?:/s)?", re.IGNORECASE)
@@ -59,11 +65,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_time(text: str) -> float:
-    """Seconds, of `5us`, `0.2 ms` or `1s`.
-
-    Raises:
-        UsageError: it is no time.
-    """
+    """Seconds, of `5us`, `0.2 ms` or `1s`. Raises UsageError if it is no time."""
     match = _TIME.fullmatch(text.strip())
     try:
         found = float(match[1]) * _SECONDS[match[2].lower()] if match else -1.0
@@ -72,3 +74,18 @@ def parse_time(text: str) -> float:
     if not 0 <= found < math.inf:
         raise UsageError(f"'{text}' is no latency: write 5us or 0.2ms")
     return found
+
+
+OPERATIONS = 50e9  # a second
+BYTES = 10e9  # a second
+CALL = 20e-6  # seconds
+
+
+def seconds(program: Program) -> float:
+    """Nominal seconds of a program; a step of unknown cost counts its bytes."""
+    return sum(map(step_seconds, program.steps))
+
+
+def step_seconds(step: Step) -> float:
+    """Nominal seconds of a step of a program."""
+    return CALL + max((step.flops or 0) / OPERATIONS, (step.moved or 0) / BYTES)

@@ -61,11 +61,7 @@ class ClassFolder:
 
 
 def size_of(file: Path) -> int:
-    """The bytes of a file.
-
-    Raises:
-        UsageError: it is gone.
-    """
+    """The bytes of a file. Raises UsageError if it is gone."""
     try:
         return file.stat().st_size
     except OSError as error:

@@ -52,11 +52,7 @@ class Lengths:
 
 
 def sizes_of(asked: str) -> tuple[int, ...]:
-    """`8,16,32` as sorted sizes; none for `auto`.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """`8,16,32` as sorted sizes; none for `auto`. Raises UsageError if it is neither."""
     if asked == AUTO:
         return ()
     try:

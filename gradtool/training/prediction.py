@@ -71,11 +71,7 @@ class Predictor:
 
     @cached_property
     def data(self) -> BoundDataset:
-        """The data, held against what the model takes.
-
-        Raises:
-            UsageError: they do not fit.
-        """
+        """The data, held against what the model takes. Raises UsageError if they do not fit."""
         takes = InputSpec.of(self.model)
         beside = {name: ir.Value(name=name) for name in self._beside(takes)}
         takes = replace(

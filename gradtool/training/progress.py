@@ -9,8 +9,8 @@ from typing import Any
 
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_number, is_whole
-from gradtool.training.plateau import Plateau
 from gradtool.training.sampler import Place
+from gradtool.training.schedules import Plateau
 
 
 @dataclass(frozen=True)

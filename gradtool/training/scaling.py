@@ -29,11 +29,7 @@ def largest(dtype: np.dtype[Any]) -> float:
 
 
 def first(given: str | float | None, dtype: np.dtype[Any]) -> float:
-    """The scale of the first step.
-
-    Raises:
-        UsageError: the type of the loss has no such number.
-    """
+    """The scale of the first step. Raises UsageError if the type of the loss has no such number."""
     if given == "dynamic":
         return min(FIRST, largest(dtype))
     fixed = fixed_scale(given) or 1.0

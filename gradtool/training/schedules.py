@@ -3,20 +3,64 @@
 Source: torch.optim.lr_scheduler (PyTorch 2), whose formulas these are, computed there from step to
 step; inverse square root: Vaswani et al. 2017 (arXiv:1706.03762), §5.3, with the peak as the
 factor.
+
+The learning rate by evaluations: lower where the first metric gets no better.
+
+Source: torch.optim.lr_scheduler.ReduceLROnPlateau (PyTorch 2), with thresholds relative to the best
+value.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from gradtool.errors import UsageError, UserCodeError
 from gradtool.plugins import is_number, parameters_of, place_of, require_call, user_code
 from gradtool.text.words import suggest
-from gradtool.training import plateau
-from gradtool.training.plateau import Plateau
 from gradtool.training.sources import imported
+
+NAME = "reduce-on-plateau"
+GIVEN: Mapping[str, float] = MappingProxyType({
+    "factor": 0.1, "patience": 10.0, "threshold": 1e-4, "cooldown": 0.0, "min-lr": 0.0, "eps": 1e-8,
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """The `rate` of now, and what decides when it falls.
+
+    `best` is the best value so far, None before the first; `bad` are evaluations since that were no
+    better, `cooling` those that do not count yet.
+    """
+
+    rate: float
+    best: float | None = None
+    bad: int = 0
+    cooling: int = 0
+
+    def after(self, value: float, given: Mapping[str, float], *, higher: bool) -> Plateau:
+        """The state after an evaluation whose first metric is `value`."""
+        is_better = math.isfinite(value) and self._is_better(value, given["threshold"], higher)
+        best = value if is_better else self.best
+        bad = 0 if is_better else self.bad + 1
+        cooling = self.cooling
+        if cooling > 0:
+            cooling, bad = cooling - 1, 0
+        if bad <= given["patience"]:
+            return replace(self, best=best, bad=bad, cooling=cooling)
+        lower = max(self.rate * given["factor"], given["min-lr"])
+        rate = lower if self.rate - lower > given["eps"] else self.rate
+        return Plateau(rate, best, 0, int(given["cooldown"]))
+
+    def _is_better(self, value: float, threshold: float, higher: bool) -> bool:  # noqa: FBT001
+        if self.best is None:
+            return True
+        least = self.best * (1 + threshold if higher else 1 - threshold)
+        return value > least if higher else value < least
+
 
 Formula = Callable[[float, int, int, Mapping[str, float]], float]
 
@@ -92,7 +136,7 @@ SHAPES: Mapping[str, Shape] = {
     "step": Shape(_step, {"every": 1000.0, "gamma": 0.1}, ends=False),
     "one-cycle": Shape(_one_cycle, {"rise": 0.3, "div": 25.0, "final-div": 1e4}),
     "inverse-sqrt": Shape(_inverse_sqrt, {"scale": 1000.0}, ends=False),
-    plateau.NAME: Shape(_constant, plateau.GIVEN, ends=False, watches=True),
+    NAME: Shape(_constant, GIVEN, ends=False, watches=True),
 }
 
 

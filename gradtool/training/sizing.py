@@ -17,11 +17,7 @@ from gradtool.workloads.names import kernels_of
 
 
 def kernels_for(options: TrainOptions, ranks: int) -> Kernels:
-    """The kernels of the options on their device.
-
-    Raises:
-        DeviceError: the device is missing.
-    """
+    """The kernels of the options on their device. Raises DeviceError if the device is missing."""
     on_cpu = options.kernels == "native" or ranks > 1
     device = "cpu" if on_cpu else open_device(options.device).name
     return kernels_on(device, kernels_of(vars(options), device))

@@ -29,7 +29,7 @@ from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
 from gradtool.ranks.group import ALONE, Group
 from gradtool.training.graphs import Graphs
-from gradtool.training.reference_machine import step_seconds
+from gradtool.training.links import step_seconds
 from gradtool.training.sharding import Shard, sharded
 
 Seconds = Callable[[Step], float]  # of a step of a program

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradtool.errors import Interrupted
-from gradtool.ranks.signals import heard
+from gradtool.ranks.started import heard
 from gradtool.training.callbacks import Watcher
 
 _listens: Asked | None = None

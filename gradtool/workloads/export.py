@@ -1,5 +1,4 @@
 """A graph written as a model of standard operators."""
-# ruff: noqa: RUF009 - `keyword` makes a field
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
@@ -17,17 +17,21 @@ from gradtool.arguments import takes
 from gradtool.emit.builder import Builder
 from gradtool.errors import InvalidResult
 from gradtool.graph import walk
+from gradtool.graph.attributes import arguments
 from gradtool.graph.defaults import write_defaults
+from gradtool.graph.error_context import blamed
 from gradtool.graph.families import PREVIEW
 from gradtool.graph.metadata import CALL, CALLEE
+from gradtool.graph.names import label
 from gradtool.graph.predicates import is_used
+from gradtool.graph.specs import Spec, spec_of
 from gradtool.graph.stages import is_clone
+from gradtool.ops import kernels
 from gradtool.ops.composites.calls import inline, inputs_of_call
 from gradtool.ops.composites.dead_outputs import drop_unread
-from gradtool.passes.plain_casts import plain_casts
-from gradtool.passes.refuse_labels import refuse_labels
+from gradtool.ops.shared.call import results
+from gradtool.passes.portable import plain_casts, refuse_labels
 from gradtool.workloads import ort_options
-from gradtool.workloads.fitting import require_fit
 from gradtool.workloads.options import documented, keyword
 from gradtool.workloads.rewritten import Graph, model_of
 
@@ -59,7 +63,7 @@ class SaveOptions:
     stock: bool = keyword(
         False, "check by onnxruntime as well where it is installed, as the command line does."
     )
-    say: Callable[[str], object] | None = keyword(
+    say: Callable[[str], object] | None = keyword(  # noqa: RUF009 - of no mutable default
         None, "is told of what a `barrier` does not reach."
     )
     own: bool = keyword(False, "the graph is of no more use to the caller: no copy of it is made.")
@@ -170,3 +174,35 @@ def _unread(model: ir.Model) -> list[str]:
     """The unread initializers, a warning of many runtimes."""
     found = model.graph.initializers.items()
     return [name for name, v in found if not is_used(v) and not v.is_graph_input()]
+
+
+MOST_BYTES = 2**24  # of the values of a node that is tried
+
+
+def require_fit(model: ir.Model) -> None:
+    """Try every small node of forward on zeros.
+
+    ONNX's checker lets misfits pass that no runtime computes, and refuses what is made of them.
+
+    Raises:
+        NodeFailed: naming the first node whose kernel fails.
+    """
+    for node in model.graph:
+        version = model.graph.opset_imports.get(node.domain, 0)
+        kernel = kernels.find(node.domain, node.op_type, version)
+        specs = [None if v is None else spec_of(v) for v in node.inputs]
+        out = [spec_of(v) for v in node.outputs]
+        given = [None if v is None else ir.convenience.get_const_tensor(v) for v in node.inputs]
+        known = all(v is None or s is not None for v, s in zip(node.inputs, specs, strict=True))
+        if kernel is None or not known or None in out or _bytes([*specs, *out]) > MOST_BYTES:
+            continue
+        arrays = [
+            None if s is None else np.zeros(s.shape, s.dtype) if t is None else t.numpy()
+            for s, t in zip(specs, given, strict=True)
+        ]
+        with blamed(partial(label, node), "its kernel"), np.errstate(all="ignore"):
+            results(np, kernel, arrays, out, arguments(node))
+
+
+def _bytes(specs: list[Spec | None]) -> int:
+    return sum(spec.bytes for spec in specs if spec is not None)

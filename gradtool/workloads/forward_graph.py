@@ -21,13 +21,12 @@ from gradtool.losses.settings import CLASS_WEIGHTS
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
 from gradtool.passes.exporters import folded, renamed, untied
-from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.parameters import Role, Roles, roles_of
 from gradtool.passes.second_order import reopen
 from gradtool.passes.stop_gradients import Stopped, stop_gradients
 from gradtool.passes.straight_through import frozen, mark_scales, straight_through
 from gradtool.passes.training_forms import prepare
-from gradtool.passes.untie_initializers import separate_statistics
+from gradtool.passes.untie_initializers import lift_initializers, separate_statistics
 from gradtool.passes.whole_windows import fit_windows
 from gradtool.shapes import infer
 from gradtool.workloads.grad_options import GradOptions
@@ -101,7 +100,7 @@ def heads_of(forward: Forward, options: GradOptions) -> Heads:
     )
     roles = {v: Role.WEIGHING if CLASS_WEIGHTS in v.meta else r for v, r in forward.roles.items()}
     if options.only_loss:
-        from gradtool.passes.drop_outputs import return_no_more
+        from gradtool.passes.trim import return_no_more
 
         return_no_more(op.model, returned, loss.value)
     said = (

@@ -87,11 +87,7 @@ class SearchOptions:
         "runtimes.")  # fmt: skip
 
     def asked(self, graph: Graph, goal: Goal) -> RecomputeOptions:
-        """The same for a goal.
-
-        Raises:
-            UsageError: the graph has an optimizer and one is named.
-        """
+        """The same for a goal. Raises UsageError if the graph has an optimizer and one is named."""
         if self.optimizer != "none":
             require_no_updates(model_of(graph))
         beside = {name: value for name, value in vars(self).items() if name not in _OF_A_GRAPH}

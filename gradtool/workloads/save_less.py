@@ -2,6 +2,10 @@
 
 Nothing is computed twice, and every gradient keeps its bits.  The planned peak does not rise, at
 the sizes of the model or, where these are open, at those assumed: what would raise it stays.
+
+Composites opened and nodes moved in a model, all of which can be taken back.
+
+To try on a copy would take as much memory again as the model does.
 """
 
 from __future__ import annotations
@@ -16,11 +20,13 @@ import onnx_ir as ir
 from gradtool.errors import GradtoolError
 from gradtool.graph import walk
 from gradtool.graph.predicates import is_float
+from gradtool.graph.prune import drop
 from gradtool.graph.reads import reads
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import symbols
 from gradtool.operators.kernel_sets import Kernels
 from gradtool.passes.layouts import storages
+from gradtool.passes.masks import open_choices
 from gradtool.passes.redirect_shape_reads import asks_sizes, redirect_shape_reads
 from gradtool.passes.residuals import ASSUMED, Sizes, is_forward_result
 from gradtool.planning.liveness import lifetimes
@@ -29,8 +35,7 @@ from gradtool.planning.packing import load_profile
 from gradtool.planning.plan import Plan
 from gradtool.program import Program
 from gradtool.program.kinds import KEPT_BYTES
-from gradtool.workloads.hoist import Decision, decide
-from gradtool.workloads.transaction import Draft
+from gradtool.workloads.hoist import Decision, decide, move, unmark
 
 ROUNDS = 8
 
@@ -234,3 +239,54 @@ def _at_the_peak(plan: Plan, groups: Iterable[Group]) -> frozenset[str]:
     alive = {program.values[v].name for b in plan.live(plan.peak_step) for v in b.values}
     there = [group for group in groups if group.values & alive]
     return frozenset(name for group in there or groups for name in group.names)
+
+
+class Draft:
+    """A model in which `opened` are replaced by their bodies, until it is restored or kept.
+
+    `bodies` names, by node of a body, the composite that it was.
+    """
+
+    def __init__(self, model: ir.Model, opened: Sequence[ir.Node]) -> None:
+        graph = model.graph
+        self._graph, self._model = graph, model
+        self._order = list(graph)
+        self._initializers = set(graph.initializers)
+        self._versions = model.ir_version, dict(graph.opset_imports)
+        self._opened = [(node, node.inputs, node.device_configurations) for node in opened]
+        self._moved: tuple[ir.Node, ...] = ()
+        self.bodies, self._results = open_choices(model, opened)
+
+    def move(self, nodes: Iterable[ir.Node]) -> None:
+        """Compute nodes in forward; once."""
+        self._moved = tuple(nodes)
+        move(self._model, self._moved)
+
+    def restore(self) -> None:
+        """Take everything back: nodes, their order, names, and what constants bodies brought."""
+        graph = self._graph
+        for old, new in self._results.items():
+            name, new.name = new.name, None
+            old.name = name
+            new.replace_all_uses_with(old, replace_graph_outputs=True)
+        for node in self._moved:
+            unmark(node)
+        drop(self.bodies)
+        graph.remove(node for node in self._moved if node not in self.bodies)
+        for node, inputs, devices in self._opened:
+            for slot, value in enumerate(inputs):
+                node.replace_input_with(slot, value)
+            node.device_configurations = devices
+        following: ir.Node | None = None
+        for node in reversed(self._order):
+            if node.graph is None:
+                if following is None:
+                    graph.append(node)
+                else:
+                    graph.insert_before(following, node)
+            following = node
+        for name in [name for name in graph.initializers if name not in self._initializers]:
+            del graph.initializers[name]
+        self._model.ir_version, opsets = self._versions
+        graph.opset_imports.clear()
+        graph.opset_imports.update(opsets)

@@ -6,7 +6,7 @@ import pytest
 from gates import case, git, net, write
 
 from gradtool.check import Choice
-from gradtool.check.data_files import locations
+from gradtool.check.cache import locations
 from gradtool.check.revisions import Revision
 from gradtool.errors import UsageError
 

@@ -96,7 +96,7 @@ def test_help_is_in_groups_of_what_is_there(run, monkeypatch, command):
 
     import click
 
-    from gradtool.commands.help_page import GROUPS, MANY, PLACES
+    from gradtool.commands.call import GROUPS, MANY, PLACES
 
     page = run(*command.split(), "--help").out
     params = import_module(f"gradtool.commands.{command.replace(' ', '_')}").command.params

@@ -8,12 +8,12 @@ from onnx import TensorProto, helper
 
 from gradtool import io
 from gradtool.errors import InvalidResult
-from gradtool.io import checkable, stock, streamed_proto, valid, weightless
+from gradtool.io import checkable, streamed_proto, valid
 from gradtool.io.checkable import AtOnce
 
 RELU = "g (float[batch, 4] x) => (float[batch, 4] y) { y = Relu (x) }"
 pytestmark = pytest.mark.stock
-installed = pytest.mark.skipif(not stock.is_installed(), reason="needs onnxruntime")
+installed = pytest.mark.skipif(not valid.is_installed(), reason="needs onnxruntime")
 
 
 def broken(model):
@@ -62,7 +62,7 @@ def test_a_weight_that_a_branch_returns_is_kept():
     made = helper.make_tensor_value_info("y", 1, [64, 64])
     proto = helper.make_model(helper.make_graph([branch], "g", [condition], [made]))
 
-    assert weightless.leave_out_weights(proto.graph, {"c"}) == set()
+    assert checkable.leave_out_weights(proto.graph, {"c"}) == set()
     onnx.checker.check_model(proto, full_check=True)
 
 
@@ -74,7 +74,7 @@ def test_weights_are_left_out_of_what_is_checked():
         [branch], "g", [helper.make_tensor_value_info("c", TensorProto.BOOL, [])], []
     )
     proto = helper.make_model(graph)
-    names = weightless.leave_out_weights(proto.graph, {"c"})
+    names = checkable.leave_out_weights(proto.graph, {"c"})
 
     assert names == {"w"}
     assert [value.name for value in proto.graph.input] == ["c", "w"]
@@ -88,7 +88,7 @@ def test_a_scale_by_which_the_checker_rounds_otherwise_is_left_out(text, scale):
     proto = text(f"""g (float[10] x) => (float[{size}] y) <float[1] s = {scale}> {{
         y = Resize <mode = "linear"> (x, , s)
     }}""")
-    weightless.leave_out_scales(proto)
+    checkable.leave_out_scales(proto)
     onnx.checker.check_model(proto, full_check=True)
 
     assert [tensor.name for tensor in proto.graph.initializer] == ([] if size == 7 else ["s"])
@@ -105,17 +105,17 @@ def test_a_model_whose_source_is_refused_too_is_written(write, tmp_path, monkeyp
 
 @installed
 def test_onnxruntime_is_asked_in_a_process_of_its_own(text):
-    session = stock.Session()
+    session = valid.Session()
     answer = session.ask(text(RELU).SerializeToString(), seconds=60)
     session.close()
 
-    assert answer == stock.Answer(loads=True)
+    assert answer == valid.Answer(loads=True)
 
 
 @installed
 def test_what_onnxruntime_refuses_names_the_node(text):
     proto = text("g (float[4] x) => (float[4] y) { [gone] y = Relu (lost) }")
-    session = stock.Session("ORT_DISABLE_ALL")
+    session = valid.Session("ORT_DISABLE_ALL")
     answer = session.ask(proto.SerializeToString(), seconds=60)
 
     assert answer is not None
@@ -126,22 +126,22 @@ def test_what_onnxruntime_refuses_names_the_node(text):
 @installed
 def test_an_operator_without_a_kernel_is_no_fault_of_a_model(text):
     proto = text("g (bfloat16[4] x) => (bfloat16[4] y) { y = Acos (x) }", opset=23)
-    session = stock.Session()
+    session = valid.Session()
 
     assert session.ask(proto.SerializeToString(), seconds=60) is None
 
 
 @installed
 def test_an_answer_is_waited_for_no_longer_than_is_asked(text):
-    session = stock.Session()
+    session = valid.Session()
 
     assert session.ask(text(RELU).SerializeToString(), seconds=1e-4) is None
     session.close()
 
 
 def test_a_session_that_reads_nothing_is_closed_with_its_pipes(monkeypatch):
-    monkeypatch.setattr(stock, "_CHILD", "import time; time.sleep(60)")
-    session = stock.Session()
+    monkeypatch.setattr(valid, "_CHILD", "import time; time.sleep(60)")
+    session = valid.Session()
 
     assert session.ask(bytes(1 << 20), seconds=0.1) is None  # more than a pipe holds
     session.close()
@@ -154,10 +154,10 @@ CRASH = "import os, signal, sys; sys.stdin.buffer.read(); os.kill(os.getpid(), s
 
 
 def test_a_death_of_onnxruntime_is_an_answer(text, monkeypatch):
-    monkeypatch.setattr(stock, "_CHILD", CRASH)
-    answer = stock.Session().ask(text(RELU).SerializeToString(), seconds=60)
+    monkeypatch.setattr(valid, "_CHILD", CRASH)
+    answer = valid.Session().ask(text(RELU).SerializeToString(), seconds=60)
 
-    assert answer == stock.Answer(loads=False, reason="it died (signal 11)")
+    assert answer == valid.Answer(loads=False, reason="it died (signal 11)")
 
 
 def answers(monkeypatch, found):
@@ -177,7 +177,7 @@ def answers(monkeypatch, found):
     monkeypatch.setattr(valid, "is_installed", lambda: True)
 
 
-YES, NO = stock.Answer(loads=True), stock.Answer(loads=False, reason="Node (add) is\nodd")
+YES, NO = valid.Answer(loads=True), valid.Answer(loads=False, reason="Node (add) is\nodd")
 
 
 def test_what_onnxruntime_refuses_is_not_written(write, tmp_path, monkeypatch):

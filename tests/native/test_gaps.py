@@ -8,8 +8,7 @@ from native_calls import each_instruction_set, needs_library
 from gradtool.native import gaps
 from gradtool.planning.packing.gaps import FAR, Rule, fill_by_numpy, skyline_by_numpy
 from gradtool.planning.packing.problem import parts
-from gradtool.planning.packing.reinsertion import Turns
-from gradtool.planning.packing.squeaky import WAYS
+from gradtool.planning.packing.squeaky import WAYS, Turns
 
 pytestmark = [needs_library, each_instruction_set]
 SEEDS = pytest.mark.parametrize("seed", sampled(range(60)))

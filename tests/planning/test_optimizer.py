@@ -8,7 +8,7 @@ from programs import program
 
 import gradtool as gt
 from gradtool.graph.optimizers import OPTIMIZERS
-from gradtool.planning.optimizer import state_bytes
+from gradtool.workloads.budgets.limits import state_bytes
 
 BEFORE = program("h = MatMul x w", "y = Add h x", outputs="y", parameters="w")
 NUMBERS = {value.name: number for number, value in enumerate(BEFORE.values)}

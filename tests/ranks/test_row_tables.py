@@ -20,9 +20,8 @@ from gradtool.training import row_tables
 from gradtool.training.callbacks import Watcher
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import OnPaper, PaperTraining, layout
-from gradtool.training.links import Link
+from gradtool.training.links import Link, step_seconds
 from gradtool.training.options import TrainOptions
-from gradtool.training.reference_machine import step_seconds
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.training import training_graph
 

@@ -1,6 +1,6 @@
 """The largest batch of each plan."""
 
-from gradtool.reports.batches import batches_table
+from gradtool.reports.frontier import batches_table
 
 
 def test_batches_beside_that_of_keeping_everything():

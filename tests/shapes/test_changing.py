@@ -8,7 +8,7 @@ from conftest import build
 import gradtool as gt
 from gradtool.emit.builder import Builder
 from gradtool.graph.training_info import record
-from gradtool.passes.new_state import zeros
+from gradtool.passes.optimizer import zeros
 from gradtool.shapes import infer
 
 BODY = """net (int64[3] x) => (int64[3] y) {

@@ -11,7 +11,7 @@ from trainings import examples, lines, load
 import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.training.callbacks import Watcher
-from gradtool.training.plateau import GIVEN, Plateau
+from gradtool.training.schedules import GIVEN, Plateau
 
 DATA, TEST = examples(50), examples(21, 5)
 VALUES = st.one_of(st.floats(-3, 3), st.sampled_from([1.0, 0.9999, 0.5, math.nan, math.inf]))

@@ -14,7 +14,7 @@ from random_graphs import Recipe, assemble, recipes
 import gradtool as gt
 from gradtool.passes.residuals import Sizes
 from gradtool.workloads.hoist import decide
-from gradtool.workloads.transaction import Draft
+from gradtool.workloads.save_less import Draft
 
 
 def written(model: ir.Model) -> bytes:

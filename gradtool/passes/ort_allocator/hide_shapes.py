@@ -11,18 +11,24 @@ All other large values have names of their own, else inference would call them a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.graph.metadata import BARRIER, notes
-from gradtool.graph.predicates import FLOATS, INTEGERS, SIZES
+from gradtool.graph.metadata import BARRIER, PLACE, notes
+from gradtool.graph.predicates import FLOATS, INTEGERS, SIZES, has_sizes, is_tensor
 from gradtool.graph.reads import reads
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.passes.ort_allocator.control_edges import before, passing, same_shape, zero_of
-from gradtool.passes.ort_allocator.place_names import may_be_large, name_places
+from gradtool.passes.ort_allocator.control_edges import (
+    before,
+    is_large,
+    passing,
+    same_shape,
+    zero_of,
+)
 
 TOLD = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0, "Resize": 3}  # sizes by an operand
 
@@ -101,3 +107,63 @@ def _may_tell(node: ir.Node, shape: ir.Value, told: set[ir.Value]) -> bool:
     is_constant = node.op_type == "Reshape" and node.inputs[0] not in told
     is_able = shape.dtype in SIZES and BARRIER not in notes(node)
     return is_able and may_be_large(node.outputs[0]) and not is_constant
+
+
+# Operators whose result onnxruntime writes where the operand dies: no other elementwise ones, and
+# two that take turns in two places would hold both.
+IN_PLACE = frozenset({
+    "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "Selu", "Sigmoid", "Softmax",
+    "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
+})  # fmt: skip
+
+
+def name_places(graph: ir.Graph) -> None:
+    """Declare the sizes of large values by name: one where a value may lie in another's place.
+
+    Sizes of others are left open, and those of arguments and results of bodies.
+    """
+    numbers = itertools.count()
+    for each, nodes in walk.by_graph(graph):
+        if each is not graph:
+            for value in (*each.inputs, *each.outputs):
+                _open(value)
+        _name(nodes, numbers)
+
+
+def may_be_large(value: ir.Value) -> bool:
+    """Whether a value is large, or of unknown size."""
+    return value.shape is None or not value.shape.is_static() or is_large(value)
+
+
+def _name(nodes: list[ir.Node], numbers: Iterator[int]) -> None:
+    """Name the sizes of the results of one graph's nodes."""
+    last = {value: node for node in nodes for value in reads(node)}
+    known: dict[ir.Value, ir.Shape] = {}  # of named values
+    for node in nodes:
+        dying = node.inputs[0] if _writes(node) else None
+        for value in node.outputs:
+            shape = value.shape
+            if shape is None or not is_tensor(value) or value.is_graph_output():
+                continue
+            if not may_be_large(value):
+                _open(value)
+                continue
+            known[value] = shape
+            kept = dying if dying in known and last[dying] is node else None
+            same = kept is not None and has_sizes(known[kept], shape)
+            value.shape = kept.shape if kept and same else _names(next(numbers), len(shape))
+
+
+def _writes(node: ir.Node) -> bool:
+    """Whether the first result of a node may lie over its first operand."""
+    return node.op_type in IN_PLACE and node.domain in ("", "ai.onnx")
+
+
+def _names(number: int, rank: int) -> ir.Shape:
+    return ir.Shape([f"{PLACE}.{number}.{axis}" for axis in range(rank)])
+
+
+def _open(value: ir.Value) -> None:
+    """Leave all sizes of a value open, if it has any."""
+    if value.shape is not None and is_tensor(value):
+        value.shape = ir.Shape([None] * len(value.shape))

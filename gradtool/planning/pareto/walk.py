@@ -60,11 +60,7 @@ class Walk:
     """
 
     def __init__(self, work: CostModel, instructions: str | None = None) -> None:
-        """Lay out the line.
-
-        Raises:
-            UsageError: the storages take 2^56 bytes or more.
-        """
+        """Lay out the line. Raises UsageError if the storages take 2^56 bytes or more."""
         held = work.simulator.fixed + sum(work.bytes.values()) + max(work.beside, default=0)
         if held >= _MOST:
             raise UsageError(f"values take {held} bytes in all: no machine has as many")

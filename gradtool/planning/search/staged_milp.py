@@ -17,9 +17,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gradtool.planning.search.cost_model import CostModel
-from gradtool.planning.search.milp import Programme, Solved
+from gradtool.planning.search.milp import Programme, Solved, Touched, at_any, at_first, runs_once
 from gradtool.planning.search.mincut import Instant
-from gradtool.planning.search.stage_bytes import Touched, at_any, at_first, runs_once
 
 _GAP = 1e-6
 _FEW = 4  # instants up to which `ever` is worth its rows: more of them say nearly as much

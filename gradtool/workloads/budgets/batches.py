@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import partial
 
 from gradtool.errors import ModelError
-from gradtool.planning.optimizer import state_bytes
 from gradtool.planning.pareto import requirements
+from gradtool.workloads.budgets.limits import state_bytes
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.budgets.search import CUTS, Search
 from gradtool.workloads.names import KEEP, LIGHT

@@ -8,7 +8,10 @@ from fractions import Fraction
 
 from gradtool.errors import UsageError
 from gradtool.graph.optimizers import OPTIMIZERS
-from gradtool.planning.optimizer import state_bytes
+from gradtool.graph.specs import Spec
+from gradtool.passes.update_kinds import kind_of
+from gradtool.passes.update_rules import Extent
+from gradtool.program import Program
 from gradtool.text.names import escape, shorten
 from gradtool.text.units import parse_bytes
 from gradtool.workloads.workload import Workload
@@ -59,11 +62,7 @@ class Budget:
 
 
 def parse_percent(text: str) -> Fraction:
-    """The share that `20%` means.
-
-    Raises:
-        UsageError: it is no percentage.
-    """
+    """The share that `20%` means. Raises UsageError if it is no percentage."""
     match = _PERCENT.fullmatch(text.strip())
     if match is None:
         shown = shorten(escape(text), 40, ellipsis="...")
@@ -72,13 +71,28 @@ def parse_percent(text: str) -> Fraction:
 
 
 def parse_seconds(text: str) -> float:
-    """The seconds that `30s`, `2min` or `30` mean.
-
-    Raises:
-        UsageError: it is no duration.
-    """
+    """The seconds that `30s`, `2min` or `30` mean. Raises UsageError if it is no duration."""
     match = _SECONDS.fullmatch(text.strip())
     if match is None:
         shown = shorten(escape(text), 40, ellipsis="...")
         raise UsageError(f"'{shown}' is not a duration: write it as in 30s or 2min")
     return float(match[1]) * _UNITS[match[2]]
+
+
+def state_bytes(program: Program, optimizer: str) -> int:
+    """State of one of `OPTIMIZERS` at its defaults, in bytes, for the trained values of a program.
+
+    Trained are the parameters with a gradient, or without any, the inputs with one.
+    """
+    if optimizer == OPTIMIZERS[0]:
+        return 0
+    kind, setting = kind_of(optimizer)
+    tables = {step.inputs[0] for step in program.steps if step.op == "Gather"}
+    found: dict[str, int] = {"parameter": 0, "input": 0}
+    for number, value in enumerate(program.values):
+        if value.name in program.gradients and value.kind in found and value.spec is not None:
+            spec = value.spec
+            matrix = len(spec.shape) == 2 and number not in tables
+            kept = kind.state(setting, Extent(spec.shape, matrix)).values()
+            found[value.kind] += sum(program.aligned(Spec(s, spec.dtype).bytes) for s in kept)
+    return found["parameter"] or found["input"]

@@ -6,7 +6,7 @@ import pytest
 from programs import program
 from training_programs import backward_from, chain
 
-from gradtool.planning.recompute.cuts import Cuts, square_root
+from gradtool.planning.recompute.segment_search import Cuts, square_root
 
 
 def skip(**sizes):

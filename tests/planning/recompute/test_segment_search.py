@@ -9,8 +9,8 @@ from programs import program
 from training_programs import backward_from, chain, training_programs
 
 from gradtool.planning.no_recompute import no_recompute
-from gradtool.planning.recompute.cuts import Cuts
 from gradtool.planning.recompute.segment_search import (
+    Cuts,
     best_segments,
     segment_schedules,
     sqrt_segments,

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_programs import training_programs
 
+from gradtool.planning.recompute.groups import Toggles
 from gradtool.planning.recompute.late_clones import late
-from gradtool.planning.recompute.toggles import Toggles
 from gradtool.planning.simulate import Simulator
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}

@@ -11,9 +11,9 @@ from deep import deep
 import gradtool as gt
 from gradtool import shapes
 from gradtool.errors import ModelError
-from gradtool.planning.optimizer import state_bytes
 from gradtool.workloads.budgets import batches
 from gradtool.workloads.budgets.batches import largest_batches
+from gradtool.workloads.budgets.limits import state_bytes
 from gradtool.workloads.names import LIGHT
 from gradtool.workloads.plans import workload
 from gradtool.workloads.strategies import STRATEGIES, light
