@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gradtool.commands.option_rules import GOALS
-from gradtool.commands.options import flags, together
+from gradtool.commands.options import flags, switch, together
 from gradtool.commands.plans import checkpoint_names
 from gradtool.errors import UsageError
 from gradtool.workloads.names import POINTS
@@ -19,12 +19,11 @@ LEAST_SHARE = 0.1  # of a time limit, for the search however long reading takes
 
 budget_options = together(
     flags(RecomputeOptions),
-    click.option("--frontier", is_flag=True,
-                 help="Print what each budget costs; write nothing."),
+    switch("--frontier", "Print what each budget costs; write nothing."),
     click.option("--points", type=click.IntRange(2, 1000), default=POINTS, show_default=True,
                  metavar="N", help="With --frontier: how many budgets."),
-    click.option("--max-batch", is_flag=True,
-                 help="Print the largest batch that fits into --memory, by plan; write nothing."),
+    switch("--max-batch",
+           "Print the largest batch that fits into --memory, by plan; write nothing."),
     click.option("--memory", metavar="SIZE", help="With --max-batch: the memory there is."),
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from gradtool.commands.call import Call, Choice, as_command
-from gradtool.commands.options import together
+from gradtool.commands.options import switch, together
 from gradtool.commands.output import Reporter
 from gradtool.errors import UsageError
 
@@ -130,28 +130,24 @@ def _summarise(reporter: Reporter, gate: GateRun) -> None:
 
 
 _FLAGS = together(
-    click.option("--update", is_flag=True,
-                 help="Record what the cases take now as their baselines."),
-    click.option("--only-improved", is_flag=True,
-                 help="With --update: only of cases that take less than before."),
-    click.option("--allow-new", is_flag=True, help="Let cases without a baseline pass."),
-    click.option("--fail-on-stale", is_flag=True,
-                 help="Fail where less is taken than the baseline says."),
+    switch("--update", "Record what the cases take now as their baselines."),
+    switch("--only-improved", "With --update: only of cases that take less than before."),
+    switch("--allow-new", "Let cases without a baseline pass."),
+    switch("--fail-on-stale", "Fail where less is taken than the baseline says."),
     click.option("--fail-on", multiple=True, metavar="RULE",
                  help="What fails, as in peak:1%+1MiB; replaces the rules of the configuration."),
     click.option("--base", metavar="REF",
                  help="Compare with the models of another git revision instead of baselines."),
-    click.option("--run", is_flag=True,
-                 help="Run a step of each case on the CPU, and measure it."),
+    switch("--run", "Run a step of each case on the CPU, and measure it."),
     click.option("--list", "listing", is_flag=True, help="List the cases; plan nothing."),
-    click.option("--exit-zero", is_flag=True, help="Exit 0 where cases fail, but not on errors."),
+    switch("--exit-zero", "Exit 0 where cases fail, but not on errors."),
     click.option("--output", "outputs", multiple=True, metavar="FORMAT[:PATH]",
                  help="Write table, json, markdown, github, junit or sarif; several at once."),
     click.option("--format", "form", type=Choice(FORMATS),
                  help="Print this alone: the same as --output FORMAT.  [default: table]"),
     click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N",
                  help="Plan N cases at once.  [default: as many as there are processors]"),
-    click.option("--no-cache", is_flag=True, help="Plan everything anew."),
+    switch("--no-cache", "Plan everything anew."),
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from gradtool.commands.options import (
     kernel_options,
     size_options,
     table_format_option,
+    top_option,
 )
 from gradtool.commands.plan_names import require
 from gradtool.errors import UsageError
@@ -30,28 +31,14 @@ if TYPE_CHECKING:
 
 @as_command("compare")
 @click.argument("sources", metavar="BEFORE [AFTER]", nargs=-1, type=PATH)
-@click.option(
-    "--plan",
-    "plans",
-    multiple=True,
-    metavar="NAME|FILE",
-    help="How to plan the models: once for both, or twice; a name is keep, reorder, mirror, "
-    "sqrt, segments, min-cut or optimal.  [default: keep]",
-)
+@click.option("--plan", "plans", multiple=True, metavar="NAME|FILE",
+              help="How to plan the models: once for both, or twice; a name is keep, reorder, "
+                   "mirror, sqrt, segments, min-cut or optimal.  [default: keep]")  # fmt: skip
 @click.option("--model", metavar="MODEL", type=PATH, help="The model that plans in files are of.")
-@click.option(
-    "--by",
-    type=Choice(["region", "operator", "tensor", "node"]),
-    help="Show one table: where bytes of the peak moved, or which nodes run again.",
-)
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=12,
-    show_default=True,
-    metavar="N",
-    help="Show the N largest movements.",
-)
+@click.option("--by", type=Choice(["region", "operator", "tensor", "node"]),
+              help="Show one table: where bytes of the peak moved, or which nodes run "
+                   "again.")  # fmt: skip
+@top_option("movements")
 @kernel_options
 @size_options
 @grad_options

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gradtool.commands.call import Call, Choice, as_command
+from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import Sizes, meant, remember
 from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
-    PATH,
+    external_data_option,
+    file_flag,
     filled,
     format_option,
     grad_options,
@@ -19,6 +20,7 @@ from gradtool.commands.options import (
     model_argument,
     portable_option,
     size_options,
+    switch,
 )
 from gradtool.errors import UsageError
 from gradtool.workloads.grad_options import GradOptions
@@ -30,36 +32,17 @@ if TYPE_CHECKING:
 
 @as_command("grad")
 @model_argument
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=PATH,
-    help="Where to write; default MODEL.grad.onnx; - is stdout.",
-)
-@click.option("--force", is_flag=True, help="Overwrite the output.")
-@click.option(
-    "--external-data",
-    type=Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Write weights to a file of their own.",
-)
-@click.option(
-    "--split",
-    is_flag=True,
-    help="Write two files: MODEL.forward.onnx, which returns what is saved, MODEL.backward.onnx.",
-)
-@click.option(
-    "--params-as-inputs",
-    is_flag=True,
-    help="Make a pure function: parameters and state are inputs without a default.",
-)
-@click.option("--functions", is_flag=True, help="Write fused operators as local functions.")
+@file_flag("-o/--output", "FILE", "Where to write; default MODEL.grad.onnx; - is stdout.")
+@switch("--force", "Overwrite the output.")
+@external_data_option
+@switch("--split", "Write two files: MODEL.forward.onnx, which returns what is saved, "
+        "MODEL.backward.onnx.")  # fmt: skip
+@switch("--params-as-inputs", "Make a pure function: parameters and state are inputs without a "
+        "default.")  # fmt: skip
+@switch("--functions", "Write fused operators as local functions.")
 @portable_option
-@click.option(
-    "--opset", type=click.IntRange(min=1), metavar="N", help="Raise the model to this opset."
-)
+@click.option("--opset", type=click.IntRange(min=1), metavar="N",
+              help="Raise the model to this opset.")  # fmt: skip
 @head_option
 @size_options
 @grad_options

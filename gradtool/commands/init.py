@@ -9,7 +9,7 @@ import click
 
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import Sizes
-from gradtool.commands.options import PATH, set_option
+from gradtool.commands.options import PATH, set_option, switch
 
 if TYPE_CHECKING:
     from gradtool.check.cases import Case
@@ -20,24 +20,14 @@ if TYPE_CHECKING:
 
 @as_command("init")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=PATH)
-@click.option(
-    "--plan",
-    default="mirror",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="The plan to check: keep, reorder, mirror, sqrt, segments, min-cut, optimal, or a "
-    "file that recompute wrote.",
-)
-@click.option(
-    "--dim",
-    "dims",
-    multiple=True,
-    metavar="NAME=SIZE",
-    help="Give a size to a symbol; those that nobody gives are 1.",
-)
+@click.option("--plan", default="mirror", show_default=True, metavar="NAME|FILE",
+              help="The plan to check: keep, reorder, mirror, sqrt, segments, min-cut, optimal, or "
+                   "a file that recompute wrote.")  # fmt: skip
+@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
+              help="Give a size to a symbol; those that nobody gives are 1.")  # fmt: skip
 @set_option
-@click.option("--no-baseline", is_flag=True, help="Write the configuration only.")
-@click.option("--force", is_flag=True, help="Replace the configuration that is there.")
+@switch("--no-baseline", "Write the configuration only.")
+@switch("--force", "Replace the configuration that is there.")
 def command(
     call: Call,
     /,

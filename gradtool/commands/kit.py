@@ -10,7 +10,7 @@ from gradtool.commands import plan_names
 from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import (
-    PATH,
+    file_flag,
     filled,
     flags,
     format_option,
@@ -18,6 +18,7 @@ from gradtool.commands.options import (
     model_argument,
     portable_option,
     size_options,
+    switch,
 )
 from gradtool.graph.optimizers import UPDATING
 from gradtool.workloads.grad_options import GradOptions
@@ -31,27 +32,14 @@ if TYPE_CHECKING:
 
 @as_command("kit")
 @model_argument
-@click.option(
-    "-o", "--output", metavar="FOLDER", type=PATH, help="Where to write; default MODEL.kit."
-)
-@click.option("--force", is_flag=True, help="Replace the kit that is there.")
-@click.option(
-    "--plan",
-    default=KEEP,
-    show_default=True,
-    callback=plan_names.plan_name,
-    metavar=plan_names.METAVAR,
-    help="The memory plan of the step.",
-)
-@click.option(
-    "--optimizer",
-    type=Choice(UPDATING),
-    default="adamw",
-    show_default=True,
-    metavar="NAME",
-    help=f"What the step updates parameters by: {', '.join(UPDATING)}.",
-)
-@click.option("--javascript", is_flag=True, help="Write kit.mjs and its types as well.")
+@file_flag("-o/--output", "FOLDER", "Where to write; default MODEL.kit.")
+@switch("--force", "Replace the kit that is there.")
+@click.option("--plan", default=KEEP, show_default=True, callback=plan_names.plan_name,
+              metavar=plan_names.METAVAR, help="The memory plan of the step.")  # fmt: skip
+@click.option("--optimizer", type=Choice(UPDATING), default="adamw", show_default=True,
+              metavar="NAME",
+              help=f"What the step updates parameters by: {', '.join(UPDATING)}.")  # fmt: skip
+@switch("--javascript", "Write kit.mjs and its types as well.")
 @portable_option
 @head_option
 @size_options

@@ -7,32 +7,18 @@ from pathlib import Path
 import click
 
 from gradtool.commands.call import Call, as_command
-from gradtool.commands.options import PATH
+from gradtool.commands.options import file_flag, switch
 
 
 @as_command("kit merge")
 @click.argument("kit", type=click.Path(readable=False))
 @click.argument("state", type=click.Path(readable=False))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=PATH,
-    help="Where to write; default MODEL.trained.onnx, or MODEL.lora.onnx.",
-)
-@click.option("--force", is_flag=True, help="Overwrite the output.")
-@click.option(
-    "--lora-adapter",
-    is_flag=True,
-    help="Leave the weights as they are, and write adapters beside them: MODEL.lora.onnx, and "
-    "MODEL.lora.onnx_adapter for onnxruntime.",
-)
-@click.option(
-    "--model",
-    metavar="FILE",
-    type=click.Path(readable=False),
-    help="Where the model is that KIT was made of; default: where it was.",
-)
+@file_flag("-o/--output", "FILE", "Where to write; default MODEL.trained.onnx, or MODEL.lora.onnx.")
+@switch("--force", "Overwrite the output.")
+@switch("--lora-adapter", "Leave the weights as they are, and write adapters beside them: "
+        "MODEL.lora.onnx, and MODEL.lora.onnx_adapter for onnxruntime.")  # fmt: skip
+@click.option("--model", metavar="FILE", type=click.Path(readable=False),
+              help="Where the model is that KIT was made of; default: where it was.")  # fmt: skip
 def command(
     call: Call,
     /,

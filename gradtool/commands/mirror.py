@@ -16,6 +16,7 @@ from gradtool.commands.options import (
     kernel_options,
     plan_table_options,
     size_options,
+    switch,
     table_format_option,
     write_options,
 )
@@ -31,24 +32,14 @@ if TYPE_CHECKING:
 
 @as_command("mirror")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=PATH)
-@click.option("--report", is_flag=True, help="Print the plans side by side; write nothing.")
-@click.option(
-    "--policy",
-    default="mirror",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="What may run twice: mirror, dots, cheap, or a TOML file.",
-)
+@switch("--report", "Print the plans side by side; write nothing.")
+@click.option("--policy", default="mirror", show_default=True, metavar="NAME|FILE",
+              help="What may run twice: mirror, dots, cheap, or a TOML file.")  # fmt: skip
 @click.option("--keep", multiple=True, metavar="GLOB", help="Never run these nodes twice.")
-@click.option(
-    "--drop", multiple=True, metavar="GLOB", help="Let these nodes run twice, whatever the policy."
-)
-@click.option(
-    "--checkpoints",
-    multiple=True,
-    metavar="NAMES|@FILE",
-    help="With --report: a row for segments between these values.",
-)
+@click.option("--drop", multiple=True, metavar="GLOB", help="Let these nodes run twice, whatever "
+                  "the policy.")  # fmt: skip
+@click.option("--checkpoints", multiple=True, metavar="NAMES|@FILE",
+              help="With --report: a row for segments between these values.")  # fmt: skip
 @click.option("--explain", metavar="TENSOR", help="Say why a value is kept, and what it costs.")
 @plan_table_options
 @kernel_options

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from gradtool.commands.call import Choice
 from gradtool.commands.discovery import Sizes, meant
-from gradtool.commands.options import PATH, filled
+from gradtool.commands.options import PATH, filled, switch, together
 from gradtool.errors import UsageError
 from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.names import KERNELS, kernels_of
@@ -25,45 +25,39 @@ if TYPE_CHECKING:
 
     Show = Callable[[Reporter, str], None]
 
-F = TypeVar("F", bound=Callable[..., Any])
 LINK, LATENCY = "1.25GB/s", "20us"
 OPTIMIZER = "adamw"
 
 
-def options(function: F) -> F:
-    """`--ranks`, and its further options."""
-    for option in reversed((
-        click.option("--ranks", type=click.IntRange(min=2), metavar="N",
-                     help="Show what each of N ranks of gradtool train takes, on paper: its "
-                          "memory, and the time of a step.  --batch is that of all together."),
-        click.option("--shard", type=Choice(["none", "optimizer", "gradients"]),
-                     help="With --ranks: what they have parts of.  [default: all in a table]"),
-        click.option("--shard-tables", multiple=True, metavar="GLOB",
-                     help="With --ranks and --sparse: they have blocks of the rows of tables that "
-                          "match."),
-        click.option("--staleness", type=click.IntRange(min=0), metavar="K",
-                     help="With --shard-tables: rows of other ranks may be K steps old.  "
-                          "[default: 0]"),
-        click.option("--stages", type=click.IntRange(min=2), metavar="N",
-                     help="With --ranks: the model is cut into N stages, which divide the ranks; "
-                          "--html draws their turns."),
-        click.option("--sync-batchnorm", is_flag=True,
-                     help="With --ranks: BatchNormalization takes the statistics of the examples "
-                          "of all ranks."),
-        click.option("--micro-batches", type=click.IntRange(min=1), metavar="N",
-                     help="With --ranks: each takes its share of a step in N parts.  [default: 1]"),
-        click.option("--link", metavar="RATE",
-                     help="With --ranks: what one sends while it receives as much, as 25GB/s or "
-                          f"100Gbit/s.  [default: {LINK}]"),
-        click.option("--latency", metavar="TIME",
-                     help="With --ranks: what a message takes beside its bytes, as 5us.  "
-                          f"[default: {LATENCY}]"),
-        click.option("--cost", metavar="FILE.json", type=PATH,
-                     help="With --ranks: the time of each node, of gradtool run --profile.  "
-                          "[default: of a nominal machine]"),
-    )):  # fmt: skip
-        function = option(function)
-    return function
+options = together(
+    click.option("--ranks", type=click.IntRange(min=2), metavar="N",
+                 help="Show what each of N ranks of gradtool train takes, on paper: its "
+                      "memory, and the time of a step.  --batch is that of all together."),
+    click.option("--shard", type=Choice(["none", "optimizer", "gradients"]),
+                 help="With --ranks: what they have parts of.  [default: all in a table]"),
+    click.option("--shard-tables", multiple=True, metavar="GLOB",
+                 help="With --ranks and --sparse: they have blocks of the rows of tables that "
+                      "match."),
+    click.option("--staleness", type=click.IntRange(min=0), metavar="K",
+                 help="With --shard-tables: rows of other ranks may be K steps old.  "
+                      "[default: 0]"),
+    click.option("--stages", type=click.IntRange(min=2), metavar="N",
+                 help="With --ranks: the model is cut into N stages, which divide the ranks; "
+                      "--html draws their turns."),
+    switch("--sync-batchnorm", "With --ranks: BatchNormalization takes the statistics of the "
+           "examples of all ranks."),
+    click.option("--micro-batches", type=click.IntRange(min=1), metavar="N",
+                 help="With --ranks: each takes its share of a step in N parts.  [default: 1]"),
+    click.option("--link", metavar="RATE",
+                 help="With --ranks: what one sends while it receives as much, as 25GB/s or "
+                      f"100Gbit/s.  [default: {LINK}]"),
+    click.option("--latency", metavar="TIME",
+                 help="With --ranks: what a message takes beside its bytes, as 5us.  "
+                      f"[default: {LATENCY}]"),
+    click.option("--cost", metavar="FILE.json", type=PATH,
+                 help="With --ranks: the time of each node, of gradtool run --profile.  "
+                      "[default: of a nominal machine]"),
+)  # fmt: skip
 
 
 def report(

@@ -9,14 +9,14 @@ import click
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import Sizes
 from gradtool.commands.models import open_model
-from gradtool.commands.options import model_argument, size_options, table_format_option
+from gradtool.commands.options import model_argument, size_options, switch, table_format_option
 from gradtool.commands.output import Reporter
 from gradtool.errors import NotDifferentiable
 
 
 @as_command("ops")
 @model_argument
-@click.option("--missing", is_flag=True, help="Show only what has no rule or no kernel.")
+@switch("--missing", "Show only what has no rule or no kernel.")
 @click.option("--template", metavar="OP", help="Print a gradient rule to start from.")
 @size_options
 @table_format_option

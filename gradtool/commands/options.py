@@ -45,15 +45,39 @@ PATH = NamedPath(allow_dash=True, readable=False)
 
 model_argument = click.argument("model", required=False, type=PATH)
 
+
+def file_flag(flags: str, metavar: str, help: str, name: str = "") -> Decorator:  # noqa: A002 - click's
+    """A flag that names a file; `-o/--output` are two names of it."""
+    named = (*flags.split("/"), *filter(None, [name]))
+    return click.option(*named, metavar=metavar, type=PATH, help=help)
+
+
+def switch(flag: str, help: str) -> Decorator:  # noqa: A002 - click's
+    """A flag that is there or not."""
+    return click.option(flag, is_flag=True, help=help)
+
+
+def top_option(what: str) -> Decorator:
+    """`--top`, the number of rows that are shown."""
+    return click.option(
+        "--top", type=click.IntRange(min=1), default=12, show_default=True, metavar="N",
+        help=f"Show the N largest {what}.",
+    )  # fmt: skip
+
+
+external_data_option = click.option(
+    "--external-data", type=Choice(["auto", "always", "never"]), default="auto",
+    show_default=True, help="Write weights to a file of their own.",
+)  # fmt: skip
+
 set_option = click.option(
     "--set", "values", multiple=True, metavar="INPUT=VALUE",
     help="Make a constant of an input, as in rate=16000; what never runs then is left out.",
 )  # fmt: skip
 
-keep_cache_option = click.option(
-    "--keep-cache", is_flag=True,
-    help="Leave a decoder's key/value caches inputs and outputs; else they are empty.",
-)  # fmt: skip
+keep_cache_option = switch(
+    "--keep-cache", "Leave a decoder's key/value caches inputs and outputs; else they are empty."
+)
 
 sizes_without_batch = together(
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
@@ -226,11 +250,9 @@ def data_option(use: str) -> Callable[[F], F]:
     )  # fmt: skip
 
 
-portable_option = click.option(
-    "--portable", is_flag=True,
-    help="Compute places of maxima by plain operators, for runtimes whose MaxPool has one output "
-         "(onnxruntime's WebGPU build).",
-)  # fmt: skip
+portable_option = switch(
+    "--portable", "Compute places of maxima by plain operators, for runtimes whose MaxPool has one "
+    "output (onnxruntime's WebGPU build).")  # fmt: skip
 
 format_option = click.option(
     "--format", "form", type=Choice(["table", "json"]), default="table", show_default=True,
@@ -249,17 +271,14 @@ plan_table_options = together(
     click.option("--by", type=Choice(["plan", "op", "phase", "tensor", "module"]),
                  default="plan", show_default=True,
                  help="Show what is held at the peak of each plan."),
-    click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, metavar="N",
-                 help="Show the N largest rows."),
+    top_option("rows"),
 )  # fmt: skip
 
 write_options = together(
-    click.option("-o", "--output", metavar="FILE", type=PATH,
-                 help="Where to write; - is stdout."),
-    click.option("--force", is_flag=True, help="Overwrite the output."),
-    click.option("--external-data", type=Choice(["auto", "always", "never"]),
-                 default="auto", show_default=True, help="Write weights to a file of their own."),
-    click.option("--functions", is_flag=True, help="Write fused operators as local functions."),
+    file_flag("-o/--output", "FILE", "Where to write; - is stdout."),
+    switch("--force", "Overwrite the output."),
+    external_data_option,
+    switch("--functions", "Write fused operators as local functions."),
     click.option("--barrier/--no-barrier", default=True, show_default=True,
                  help="Make onnxruntime compute again what the plan does, whatever its options."),
     portable_option,

@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gradtool.commands import threads
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.models import open_model
 from gradtool.commands.options import (
-    PATH,
     data_option,
+    file_flag,
     filled,
     flags,
     format_option,
     map_option,
     model_argument,
     sizes_without_batch,
+    switch,
 )
 from gradtool.training.predict_options import PredictOptions
 
@@ -32,20 +31,10 @@ if TYPE_CHECKING:
 @model_argument
 @data_option("What to predict")
 @map_option
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=PATH,
-    help="Where to write the outputs of all examples: .npz, .csv or .parquet.",
-)
-@click.option(
-    "--confusion",
-    metavar="FILE.svg",
-    type=PATH,
-    help="Draw the confusion matrix.",
-)
-@click.option("--force", is_flag=True, help="Overwrite the files to be written.")
+@file_flag("-o/--output", "FILE", "Where to write the outputs of all examples: .npz, .csv or "
+           ".parquet.")  # fmt: skip
+@file_flag("--confusion", "FILE.svg", "Draw the confusion matrix.")
+@switch("--force", "Overwrite the files to be written.")
 @flags(PredictOptions)
 @threads.option
 @sizes_without_batch

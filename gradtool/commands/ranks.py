@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from gradtool.commands.options import switch, together
 from gradtool.errors import Interrupted, UsageError
 from gradtool.ranks.started import is_rank
 
@@ -20,23 +21,17 @@ if TYPE_CHECKING:
 
 TIMEOUT = 600.0  # seconds
 FIRST = 1.0  # seconds that rank 0 has to say what went wrong, before another says it
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-def options(function: F) -> F:
-    """`--ranks`, `--deterministic` and `--timeout`."""
-    for option in reversed((
-        click.option("--ranks", type=click.IntRange(min=1), metavar="N",
-                     help="Train on N processes of this machine, by MPI: each takes its share of "
-                          "every batch.  mpirun -n N gradtool train does it on several."),
-        click.option("--deterministic", is_flag=True,
-                     help="Sum gradients in the order of ranks: the same bits with every MPI."),
-        click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                     help="End all ranks where one does not answer for so long.  "
-                          f"[default: {TIMEOUT:g}]"),
-    )):  # fmt: skip
-        function = option(function)
-    return function
+options = together(
+    click.option("--ranks", type=click.IntRange(min=1), metavar="N",
+                 help="Train on N processes of this machine, by MPI: each takes its share of "
+                      "every batch.  mpirun -n N gradtool train does it on several."),
+    switch("--deterministic", "Sum gradients in the order of ranks: the same bits with every MPI."),
+    click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+                 help="End all ranks where one does not answer for so long.  "
+                      f"[default: {TIMEOUT:g}]"),
+)  # fmt: skip
 
 
 def starts_ranks(ranks: int | None) -> bool:

@@ -12,10 +12,13 @@ from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Sizes
 from gradtool.commands.options import (
     PATH,
+    file_flag,
     grad_options,
     kernel_options,
     size_options,
+    switch,
     table_format_option,
+    top_option,
 )
 
 if TYPE_CHECKING:
@@ -29,52 +32,20 @@ WIDTH = 78  # columns of the timeline
 
 @as_command("report")
 @click.argument("models", metavar="[MODEL|RUN]...", nargs=-1, type=PATH)
-@click.option(
-    "--by",
-    type=Choice(["region", "tensor", "op", "phase", "module"]),
-    help="Show one table of what is held at the peak.",
-)
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=12,
-    show_default=True,
-    metavar="N",
-    help="Show the N largest tensors.",
-)
-@click.option(
-    "--html",
-    metavar="FILE",
-    type=PATH,
-    help="Write a page to look at: memory over the step, what is alive at each, every tensor; of "
-    "a RUN its curves.",
-)
-@click.option(
-    "--svg",
-    metavar="FILE.svg",
-    type=PATH,
-    help="Write a picture: what is alive over the step, by plan.",
-)
-@click.option(
-    "--trace",
-    metavar="FILE.json",
-    type=PATH,
-    help="Write a trace for Perfetto: a slice a node, and memory by region.",
-)
-@click.option(
-    "--plan",
-    multiple=True,
-    callback=plan_names.plan_names,
-    metavar=plan_names.METAVAR,
-    help="With --html, --svg and --trace: a plan beside keeping everything, or the one in a file.  "
-    f"[default: {', '.join(drawing.USUAL)}]",
-)
-@click.option(
-    "--frontier",
-    is_flag=True,
-    help="With --html: add what each budget of memory costs in work, which takes longer.",
-)
-@click.option("--force", is_flag=True, help="Overwrite the files to be written.")
+@click.option("--by", type=Choice(["region", "tensor", "op", "phase", "module"]),
+              help="Show one table of what is held at the peak.")  # fmt: skip
+@top_option("tensors")
+@file_flag("--html", "FILE", "Write a page to look at: memory over the step, what is alive at "
+           "each, every tensor; of a RUN its curves.")  # fmt: skip
+@file_flag("--svg", "FILE.svg", "Write a picture: what is alive over the step, by plan.")
+@file_flag("--trace", "FILE.json", "Write a trace for Perfetto: a slice a node, and memory by "
+           "region.")  # fmt: skip
+@click.option("--plan", multiple=True, callback=plan_names.plan_names, metavar=plan_names.METAVAR,
+              help=f"With --html, --svg and --trace: a plan beside keeping everything, or the one "
+                   f"in a file.  [default: {', '.join(drawing.USUAL)}]")  # fmt: skip
+@switch("--frontier", "With --html: add what each budget of memory costs in work, which takes "
+        "longer.")  # fmt: skip
+@switch("--force", "Overwrite the files to be written.")
 @on_ranks.options
 @kernel_options
 @size_options

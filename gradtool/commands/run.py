@@ -21,6 +21,7 @@ from gradtool.commands.models import (
 from gradtool.commands.options import (
     PATH,
     expand,
+    file_flag,
     filled,
     flags,
     format_option,
@@ -28,6 +29,7 @@ from gradtool.commands.options import (
     kernel_options,
     model_argument,
     size_options,
+    switch,
 )
 from gradtool.commands.output import SILENT
 from gradtool.errors import UsageError
@@ -53,52 +55,24 @@ FILES = ("save_grads", "save_outputs", "profile", "trace", "html")
 @model_argument
 @flags(RunOptions, device="auto")
 @kernel_options
-@click.option(
-    "--plan",
-    "plan",
-    callback=plan_names.plan_name,
-    default="keep",
-    show_default=True,
-    metavar=plan_names.METAVAR,
-    help="What to compute again; reorder: only the order of the steps changes; or the plan in a "
-    "file.",
-)
+@click.option("--plan", "plan", callback=plan_names.plan_name, default="keep", show_default=True,
+              metavar=plan_names.METAVAR, help="What to compute again; reorder: only the order of "
+                  "the steps changes; or the plan in a file.")  # fmt: skip
 @threads.option
-@click.option(
-    "--verify",
-    type=Choice(["finite-diff", "ort", "plans"]),
-    multiple=True,
-    help="Check the gradients: by differences, in onnxruntime, or the bits of every plan; exit 1 "
-    "if they disagree.",
-)
-@click.option(
-    "--profile",
-    metavar="FILE.json",
-    type=PATH,
-    help="Write the time of each node, everything kept, for gradtool recompute --cost FILE.json.",
-)
-@click.option(
-    "--explain-kernels",
-    is_flag=True,
-    help="Say what would run each step, how its images lie, and why; nothing runs.",
-)
-@click.option(
-    "--trace",
-    metavar="FILE.json",
-    type=PATH,
-    help="Write a trace for Perfetto: each node as long as it took, and memory beside it.",
-)
-@click.option(
-    "--html",
-    metavar="FILE.html",
-    type=PATH,
-    help="Write a page: what each kernel took, under what this machine reaches (roofline).",
-)
-@click.option(
-    "--save-grads", metavar="NPZ", type=PATH, help="Write the gradients, by the name of the value."
-)
+@click.option("--verify", type=Choice(["finite-diff", "ort", "plans"]), multiple=True,
+              help="Check the gradients: by differences, in onnxruntime, or the bits of every "
+                   "plan; exit 1 if they disagree.")  # fmt: skip
+@file_flag("--profile", "FILE.json", "Write the time of each node, everything kept, for gradtool "
+           "recompute --cost FILE.json.")  # fmt: skip
+@switch("--explain-kernels", "Say what would run each step, how its images lie, and why; nothing "
+        "runs.")  # fmt: skip
+@file_flag("--trace", "FILE.json", "Write a trace for Perfetto: each node as long as it took, and "
+           "memory beside it.")  # fmt: skip
+@file_flag("--html", "FILE.html", "Write a page: what each kernel took, under what this machine "
+           "reaches (roofline).")  # fmt: skip
+@file_flag("--save-grads", "NPZ", "Write the gradients, by the name of the value.")
 @click.option("--save-outputs", metavar="NPZ", type=PATH, help="Write the other outputs, by name.")
-@click.option("--force", is_flag=True, help="Overwrite the files to be written.")
+@switch("--force", "Overwrite the files to be written.")
 @size_options
 @grad_options
 @format_option

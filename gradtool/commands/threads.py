@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -62,14 +61,8 @@ def _chosen(ctx: click.Context, param: click.Parameter, value: int | None) -> in
     return value
 
 
-def option(command: Any) -> Any:
-    """`--threads N`, for commands that run models."""
-    return click.option(
-        "--threads",
-        type=click.IntRange(min=1),
-        metavar="N",
-        is_eager=True,
-        expose_value=False,
-        callback=_chosen,
-        help="Threads of matrix products; default: what the environment says, else 1 for OpenBLAS.",
-    )(command)
+option = click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", is_eager=True, expose_value=False,
+    callback=_chosen,
+    help="Threads of matrix products; default: what the environment says, else 1 for OpenBLAS.",
+)  # fmt: skip

@@ -14,8 +14,8 @@ from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Meant, Sizes, meant
 from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
-    PATH,
     data_option,
+    file_flag,
     filled,
     flags,
     format_option,
@@ -23,6 +23,7 @@ from gradtool.commands.options import (
     map_option,
     model_argument,
     sizes_without_batch,
+    switch,
 )
 from gradtool.commands.output import SILENT
 from gradtool.training.options import TrainOptions
@@ -46,67 +47,26 @@ NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
 @as_command("train")
 @model_argument
 @data_option("What to train on")
-@click.option(
-    "--eval",
-    "evaluate",
-    metavar="DATA",
-    type=PATH,
-    help="What to evaluate on; the best weights are the result then.",
-)
+@file_flag("--eval", "DATA", "What to evaluate on; the best weights are the result then.",
+           name="evaluate")  # fmt: skip
 @map_option
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=PATH,
-    help="Where to write the model; default MODEL.trained.onnx.",
-)
-@click.option(
-    "--run",
-    "folder",
-    metavar="DIR",
-    type=PATH,
-    help="Where checkpoints and metrics.jsonl go; default MODEL.train.",
-)
-@click.option(
-    "--lora-adapter",
-    is_flag=True,
-    help="Write the adapters of --lora for themselves as well: MODEL.lora.onnx and .onnx_adapter.",
-)
-@click.option(
-    "--trace",
-    metavar="FILE",
-    type=PATH,
-    help="Write a trace for Perfetto of the last steps: what each rank does when.",
-)
-@click.option(
-    "--find-lr",
-    is_flag=True,
-    help="Try rising learning rates in --steps steps, 100 by default, and say which to take; "
-    "nothing is written but --html.",
-)
-@click.option(
-    "--html",
-    metavar="FILE",
-    type=PATH,
-    help="With --find-lr: write a page that shows the loss by learning rate.",
-)
-@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint of --run.")
-@click.option(
-    "--export",
-    is_flag=True,
-    help="With --resume: take no step, and write the weights of a run that was interrupted.",
-)
-@click.option(
-    "--result",
-    type=Choice(["best", "last"]),
-    help="Which weights to write.  [default: best with --eval or --split, else last]",
-)
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Overwrite the output; without --resume what --run holds as well.",
-)
+@file_flag("-o/--output", "FILE", "Where to write the model; default MODEL.trained.onnx.")
+@file_flag("--run", "DIR", "Where checkpoints and metrics.jsonl go; default MODEL.train.",
+           name="folder")  # fmt: skip
+@switch("--lora-adapter", "Write the adapters of --lora for themselves as well: MODEL.lora.onnx "
+        "and .onnx_adapter.")  # fmt: skip
+@file_flag("--trace", "FILE", "Write a trace for Perfetto of the last steps: what each rank does "
+           "when.")  # fmt: skip
+@switch("--find-lr", "Try rising learning rates in --steps steps, 100 by default, and say which to "
+        "take; nothing is written but --html.")  # fmt: skip
+@file_flag("--html", "FILE", "With --find-lr: write a page that shows the loss by learning rate.")
+@switch("--resume", "Go on from the newest checkpoint of --run.")
+@switch("--export", "With --resume: take no step, and write the weights of a run that was "
+        "interrupted.")  # fmt: skip
+@click.option("--result", type=Choice(["best", "last"]),
+              help="Which weights to write.  [default: best with --eval or --split, else "
+                   "last]")  # fmt: skip
+@switch("--force", "Overwrite the output; without --resume what --run holds as well.")
 @flags(TrainOptions)
 @ranks.options
 @threads.option
