@@ -22,9 +22,9 @@ from gradtool.reports.learning_page import learning_page
 from gradtool.reports.page_data import Page
 from gradtool.reports.pipeline_page import pipeline_page
 from gradtool.reports.plans import Row
-from gradtool.reports.rates import rates_page
 from gradtool.reports.roofline_page import roofline_page
 from gradtool.reports.stages import Interval, Pipeline, StageLayout
+from gradtool.training.rate_report import rates_page
 from gradtool.training.rate_sweep import Sweeping, rate_of
 from gradtool.workloads import plans, strategies
 from gradtool.workloads.planned import Arena, Planned

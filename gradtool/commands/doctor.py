@@ -15,9 +15,9 @@ def command(call: Call, /, *, form: str) -> None:
 
     found = system.facts()
     if form == "json":
-        call.reporter.json(system.facts_json(found))
+        call.reporter.json(system.DoctorDocument(facts=found))
     else:
         call.reporter.table(system.facts_table(found))
-    missing = [fact.name for fact in found if fact.required and fact.value is None]
+    missing = [fact.name for fact in found if fact.lacks]
     if missing:
         raise GradtoolError(f"missing: {', '.join(missing)}; pip install {' '.join(missing)}")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradtool.reports import live
-from gradtool.reports.train_log import LIVE, Now, clauses, fit_table, numbers
 from gradtool.training.callbacks import Begun, Watcher
+from gradtool.training.train_log import LIVE, Now, clauses, fit_table, numbers
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter

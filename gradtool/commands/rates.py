@@ -20,8 +20,8 @@ def find(
 
     from gradtool.commands import drawing
     from gradtool.commands.following import Follower
-    from gradtool.reports import rates
     from gradtool.text.units import format_bytes
+    from gradtool.training import rate_report as rates
     from gradtool.training.sources import parse_map
 
     page, force = options["html"], options["force"]

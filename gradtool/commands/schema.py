@@ -24,7 +24,7 @@ SCHEMAS = {
     "grad": ("grad --format json", "reports.training:GradDocument"),
     "kernels": ("run --explain-kernels --format json", "reports.kernels:KernelsDocument"),
     "kit": ("manifest.json of a kit, and kit --format json", "kit.manifest:KitDocument"),
-    "max-batch": ("recompute --max-batch --format json", "reports.batches:BatchesDocument"),
+    "max-batch": ("recompute --max-batch --format json", "reports.frontier:BatchesDocument"),
     "ops": ("ops --format json", "reports.operators:RegisteredDocument UsesDocument"),
     "plan": ("a file that recompute -o FILE.json writes", "workloads.plan_files:PlanDocument"),
     "plans": (
@@ -34,12 +34,12 @@ SCHEMAS = {
     "predict": ("predict --format json", "reports.predictions:PredictDocument"),
     "profile": ("a file that run --profile writes", "program.profile:ProfileDocument"),
     "ranks": ("report --ranks N --format json", "reports.ranks:RanksDocument"),
-    "rates": ("train --find-lr --format json", "reports.rates:RatesDocument"),
+    "rates": ("train --find-lr --format json", "training.rate_report:RatesDocument"),
     "report": ("report --format json", "reports.memory:ReportDocument"),
     "run": ("run --format json", "reports.running:RunDocument"),
     "runs": ("report RUN --format json", "reports.learning:RunsDocument"),
     "stages": ("report --ranks N --stages S --format json", "reports.stages:StagesDocument"),
-    "train": ("train --format json", "reports.train_log:TrainDocument"),
+    "train": ("train --format json", "training.train_log:TrainDocument"),
 }
 
 

@@ -215,7 +215,7 @@ def _write_trace(
 ) -> None:
     """Write the trace of all ranks, if it is asked for."""
     from gradtool.commands.drawing import save
-    from gradtool.reports.timeline import timeline_trace
+    from gradtool.training.timeline import timeline_trace
 
     if spans is not None:
         save({options["trace"]: timeline_trace(spans, source)}, force=options["force"])
@@ -258,7 +258,8 @@ def _show(
     form: str,
     source: str,
 ) -> None:
-    from gradtool.reports import predictions, train_log
+    from gradtool.reports import predictions
+    from gradtool.training import train_log
 
     if form == "json":
         reporter.json(train_log.history_json(history, written, source))

@@ -45,7 +45,7 @@ def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
     return Table(
         columns=(
             Column(TITLES.get(what, what), kind="name"),
-            *(Column(plan.name, "right", "number") for plan in plans),
+            *Column.numbers(*(plan.name for plan in plans)),
         ),
         rows=tuple((name, *map(format_bytes, sizes)) for name, sizes in rows),
         footer=footer(plans),
@@ -73,9 +73,7 @@ def by_part(plan: Plan, what: str, top: int | None = None) -> Table:
     return Table(
         columns=(
             Column(TITLES.get(what, what), kind="name"),
-            Column("tensors", "right", "number"),
-            Column("at peak", "right", "number"),
-            Column("share", "right", "number"),
+            *Column.numbers("tensors", "at peak", "share"),
         ),
         rows=tuple(
             (name, count, format_bytes(size), format_percent(size / share))

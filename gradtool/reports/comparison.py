@@ -57,13 +57,7 @@ class CompareDocument(TypedDict):
 def totals_table(found: Comparison) -> Table:
     """Every total of both sides, moved or not."""
     return Table(
-        columns=(
-            Column("whole step"),
-            Column("before", "right", "number"),
-            Column("now", "right", "number"),
-            Column("moved", "right", "number"),
-            Column("share", "right", "number"),
-        ),
+        columns=(Column("whole step"), *Column.numbers("before", "now", "moved", "share")),
         rows=tuple(
             (
                 row.name,
@@ -89,9 +83,7 @@ def part_table(found: Comparison, part: Part, top: int) -> Table:
     return Table(
         columns=(
             Column(_TITLES.get(part, part), kind="name"),
-            Column("before", "right", "number"),
-            Column("now", "right", "number"),
-            Column("moved", "right", "number"),
+            *Column.numbers("before", "now", "moved"),
             *([Column("why")] if is_tensor else []),
         ),
         rows=tuple(

@@ -62,13 +62,8 @@ def frontier_table(
         footer += "\ncut short: the search had further to go; more time may find better plans"
     return Table(
         columns=(
-            Column("budget", "right", "number"),
-            Column("× baseline", "right", "number"),
-            Column("peak", "right", "number"),
-            Column("extra", "right", "number"),
-            Column("bound", "right", "number"),
-            Column("gap", "right", "number"),
-            *((Column("found by", kind="text"),) if verbose else ()),
+            *Column.numbers("budget", "× baseline", "peak", "extra", "bound", "gap"),
+            *((Column("found by"),) if verbose else ()),
         ),
         rows=tuple(
             (
@@ -153,8 +148,7 @@ def batches_table(found: Mapping[str, int], memory: int) -> Table:
     return Table(
         columns=(
             Column("plan", kind="name"),
-            Column(f"max batch @ {format_bytes(memory)}", "right", "number"),
-            Column("× baseline", "right", "number"),
+            *Column.numbers(f"max batch @ {format_bytes(memory)}", "× baseline"),
         ),
         rows=tuple(
             (

@@ -34,8 +34,7 @@ def kernels_table(program: Program) -> Table:
     """A row for each step, in running order."""
     return Table(
         columns=(
-            Column("node", kind="name"),
-            Column("operator", kind="name"),
+            *Column.names("node", "operator"),
             *(Column(title) for title in ("kernel", "layout", "why")),
         ),
         rows=tuple(_row(choice) for choice in choices(program)),

@@ -104,9 +104,8 @@ def runs_table(runs: Sequence[Run]) -> Table:
     metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
     return Table(
         columns=(
-            Column("run", kind="name"),
-            *(Column(t, "right", "number") for t in ("steps", "epochs", "last loss")),
-            *(Column(f"evaluated {name}", "right", "number") for name in metrics),
+            Column("run", kind="name"), *Column.numbers("steps", "epochs", "last loss"),
+            *Column.numbers(*(f"evaluated {name}" for name in metrics)),
         ),
         rows=tuple(
             (

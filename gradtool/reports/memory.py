@@ -112,11 +112,7 @@ def by_region(plan: Plan) -> Table:
     rows = [(part, size) for part, size in parts.items() if size]
     share = max(plan.peak, 1)
     return Table(
-        columns=(
-            Column("region"),
-            Column("at peak", "right", "number"),
-            Column("share", "right", "number"),
-        ),
+        columns=(Column("region"), *Column.numbers("at peak", "share")),
         rows=tuple(
             (part, format_bytes(size), format_percent(size / share))
             for part, size in [*rows, ("peak", plan.peak)]
@@ -135,10 +131,9 @@ def alive_at_peak(plan: Plan, top: int | None = 12) -> Table:
         columns=(
             Column("tensor", kind="name"),
             Column("region"),
-            Column("shape", "right", "number"),
+            *Column.numbers("shape"),
             Column("dtype"),
-            Column("bytes", "right", "number"),
-            Column("steps", "right", "number"),
+            *Column.numbers("bytes", "steps"),
         ),
         rows=tuple(_alive_row(plan, buffer) for buffer in shown),
         footer="\n".join([*hidden, footer([plan])]),
@@ -190,9 +185,8 @@ def plans_table(plans: Sequence[Plan], names: Sequence[str]) -> Table:
     return Table(
         columns=(
             Column("model", kind="name"),
-            Column("peak", "right", "number"),
-            *(Column(SHORT.get(region, region), "right", "number") for region in BESIDE),
-            Column("steps", "right", "number"),
+            *Column.numbers("peak", *(SHORT.get(region, region) for region in BESIDE)),
+            *Column.numbers("steps"),
         ),
         rows=tuple(_plan_row(plan, name) for plan, name in zip(plans, names, strict=True)),
         footer=footer(plans),

@@ -148,7 +148,7 @@ def uses_table(rows: Sequence[Use]) -> Table:
     return Table(
         columns=(
             Column("operator", kind="name"),
-            Column("nodes", "right", "number"),
+            *Column.numbers("nodes"),
             Column("gradient"),
             Column("kernel"),
             Column("first node", kind="name"),

@@ -137,12 +137,10 @@ def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> T
     columns = [Column("model", kind="name")] if several else []
     columns += [
         Column("plan"),
-        Column("peak", "right", "number"),
-        Column("saved", "right", "number"),
-        Column("extra FLOPs", "right", "number"),
+        *Column.numbers("peak", "saved", "extra FLOPs"),
     ]
     if memory is not None:
-        columns.append(Column(f"max batch @ {format_bytes(memory)}", "right", "number"))
+        columns += Column.numbers(f"max batch @ {format_bytes(memory)}")
     rows = []
     for model in models:
         for number, row in enumerate(model):

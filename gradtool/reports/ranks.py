@@ -71,7 +71,7 @@ def ranks_table(layouts: Sequence[RankLayout], title: str, footer: str) -> Table
     ]
     heads = ("all held" if each.shard == "none" else f"{each.shard} sharded" for each in layouts)
     return Table(
-        columns=(Column("a rank"), *(Column(head, "right", "number") for head in heads)),
+        columns=(Column("a rank"), *Column.numbers(*heads)),
         rows=tuple(rows),
         title=title,
         footer=footer,

@@ -85,12 +85,7 @@ def _table(title: str, arrays: Mapping[str, np.ndarray[Any, Any]], top: int) -> 
     largest = sorted(norms, key=lambda n: (-norms[n] if norms[n] == norms[n] else -np.inf, n))
     rest = len(largest) - top
     return Table(
-        columns=(
-            Column(title, kind="name"),
-            Column("shape", "right", "number"),
-            Column("norm", "right", "number"),
-            Column("largest", "right", "number"),
-        ),
+        columns=(Column(title, kind="name"), *Column.numbers("shape", "norm", "largest")),
         rows=tuple(_row(name, arrays[name], norms[name]) for name in largest[:top]),
         footer=f"and {rest} more" if rest > 0 else "",
     )

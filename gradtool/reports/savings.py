@@ -30,8 +30,7 @@ def table(rows: Sequence[Saving]) -> Table:
     return Table(
         columns=(
             Column("saved for backward"),
-            Column("bytes", "right", "number"),
-            Column("peak", "right", "number"),
+            *Column.numbers("bytes", "peak"),
             Column("moved to forward"),
         ),
         rows=tuple(_cells(row) for row in rows),

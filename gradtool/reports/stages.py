@@ -126,10 +126,7 @@ def stages_table(found: Pipeline, title: str, footer: str) -> Table:
         for each in found.stages
     ]  # fmt: skip
     return Table(
-        columns=(
-            Column("stage", "right", "number"), Column("nodes"),
-            *(Column(head, "right", "number") for head in heads),
-        ),
+        columns=(*Column.numbers("stage"), Column("nodes"), *Column.numbers(*heads)),
         rows=tuple(rows),
         title=title,
         footer=f"{said(found)}\n{footer}",

@@ -23,28 +23,24 @@ ONNXRUNTIMES = ("onnxruntime", "onnxruntime-gpu")
 CUPYS = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 
 
-class FactRecord(TypedDict):
+@dataclass(frozen=True)
+class Fact:
     """A part of this machine."""
 
     name: str
     value: Annotated[str | None, "Null where it is absent."]
-    note: Annotated[str, "A remark, or a remedy."]
+    note: Annotated[str, "A remark, or a remedy."] = ""
+
+    @property
+    def lacks(self) -> bool:
+        """Whether it is required, and absent."""
+        return self.name in REQUIRED and self.value is None
 
 
 class DoctorDocument(TypedDict):
     """This machine."""
 
-    facts: list[FactRecord]
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One line: subject, version or size (None where it is absent), and a remark or remedy."""
-
-    name: str
-    value: str | None
-    note: str = ""
-    required: bool = False
+    facts: list[Fact]
 
 
 def facts() -> list[Fact]:
@@ -70,11 +66,6 @@ def facts_table(found: list[Fact]) -> Table:
     )
 
 
-def facts_json(found: list[Fact]) -> DoctorDocument:
-    """The same for machines; an absent thing has the value null."""
-    return {"facts": [{"name": f.name, "value": f.value, "note": f.note} for f in found]}
-
-
 def _version(*distributions: str) -> str | None:
     for name in distributions:
         with suppress(metadata.PackageNotFoundError):
@@ -87,7 +78,7 @@ def _required(name: str) -> Fact:
     note = f"needed: pip install {name}"
     if version is not None:
         note = _blas() if name == "numpy" else ""
-    return Fact(name, version, note, required=True)
+    return Fact(name, version, note)
 
 
 def _onnxruntime() -> Fact:

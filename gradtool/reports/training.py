@@ -164,9 +164,9 @@ def offenders_table(rows: Sequence[Offender]) -> Table:
     return Table(
         columns=(
             Column("op", kind="name"),
-            Column("nodes", "right", "number"),
+            *Column.numbers("nodes"),
             Column("first node", kind="name"),
-            Column("what to do", kind="text"),
+            Column("what to do"),
         ),
         rows=tuple((r.op, str(r.nodes), r.first_node, r.what_to_do) for r in rows),
     )

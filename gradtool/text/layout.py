@@ -33,6 +33,16 @@ class Column:
     align: Align = "left"
     kind: Kind = "text"
 
+    @classmethod
+    def numbers(cls, *titles: str) -> tuple[Column, ...]:
+        """Columns of numbers."""
+        return tuple(cls(title, "right", "number") for title in titles)
+
+    @classmethod
+    def names(cls, *titles: str) -> tuple[Column, ...]:
+        """Columns of names."""
+        return tuple(cls(title, kind="name") for title in titles)
+
 
 @dataclass(frozen=True)
 class Block:

@@ -2,6 +2,9 @@
 
 Times are measured, so no two timelines are the same.  They count from where all ranks have met,
 which makes clocks of several machines one, to the time that a message takes.
+
+Source of the trace: Trace Event Format (Google): events X (complete), b and e (asynchronous), M
+(metadata); times are in microseconds.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +23,12 @@ from gradtool.graph.families import split_name
 from gradtool.graph.randomness import HANDED, TOGETHER
 from gradtool.program import Program
 from gradtool.ranks.group import Array, Group, Pending, Window
+from gradtool.reports.page_data import shown
+from gradtool.reports.trace import Event, trace_text
 
 KEPT = 5  # steps
+LANES = ("steps", "nodes", "waits")
+BESIDE = "sends"
 
 
 class Span(NamedTuple):
@@ -111,42 +118,34 @@ class Traced(Group):
         self.rank, self.size, self.ordered = group.rank, group.size, group.ordered
 
     def add(self, array: Array) -> Pending:
-        """See `Group`."""
         return self._sent("sum", array.nbytes, lambda: self._group.add(array))
 
     def spread(self, data: Array, counts: Sequence[int], starts: Sequence[int]) -> Pending:
-        """See `Group`."""
         return self._sent("spread", data.nbytes, lambda: self._group.spread(data, counts, starts))
 
     def wait(self, pending: Pending) -> None:
-        """See `Group`."""
         with self._waiting("wait"):
             self._group.wait(pending)
         pending.test()  # which notes it
 
     def gather(self, array: Array) -> Array:
-        """See `Group`."""
         with self._waiting("gather"):
             return self._group.gather(array)
 
     def exchange(self, array: Array, into: Array) -> None:
-        """See `Group`."""
         with self._waiting("exchange"):
             self._group.exchange(array, into)
 
     def scatter(self, array: Array, counts: Sequence[int], own: Array, room: Array | None) -> None:
-        """See `Group`."""
         with self._waiting("scatter"):
             self._group.scatter(array, counts, own, room)
 
     def expose(self, array: Array) -> Window:
-        """See `Group`."""
         return self._group.expose(array)
 
     def deliver(
         self, rows: Array, values: Array, cuts: Sequence[int], rooms: tuple[Array, Array]
     ) -> Iterator[tuple[Array, Array]]:
-        """See `Group`."""
         arriving = self._group.deliver(rows, values, cuts, rooms)
         while True:
             with self._waiting("deliver"):
@@ -156,25 +155,20 @@ class Traced(Group):
             yield found
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """See `Group`."""
         with self._waiting("gather"):
             return self._group.gather_bytes(data)
 
     def send(self, data: Array, to: int, tag: int) -> Pending:
-        """See `Group`."""
         return self._sent("hand", data.nbytes, lambda: self._group.send(data, to, tag))
 
     def receive(self, data: Array, of: int, tag: int) -> None:
-        """See `Group`."""
         with self._waiting("receive"):
             self._group.receive(data, of, tag)
 
     def part(self, members: Sequence[int]) -> Group:
-        """See `Group`."""
         return Traced(self._group.part(members), self._timeline)
 
     def at(self, step: int) -> None:
-        """See `Group`."""
         super().at(step)
         self._group.at(step)
 
@@ -200,3 +194,43 @@ class _Noted:
             now = self._timeline.now()
             self._timeline.note(Span("sends", self._name, "sends", self._start, now))
         return self._done
+
+
+def timeline_trace(ranks: Sequence[Sequence[Span]], model: str) -> str:
+    """The spans of each rank for Perfetto, a process a rank; times begin with the first of them.
+
+    Threads of a rank are its steps, its nodes, and its waiting for others.  Messages to others go
+    on beside them, each sum in a row of its own: nodes that run meanwhile hide it.
+    """
+    first = min((span.start for spans in ranks for span in spans), default=0.0)
+    events = [e for rank, spans in enumerate(ranks) for e in _of_rank(rank, spans, first)]
+    facts: dict[str, Any] = {"model": shown(model), "ranks": len(ranks), "time": "measured"}
+    return trace_text(events, facts)
+
+
+def _of_rank(rank: int, spans: Sequence[Span], first: float) -> Iterator[Event]:
+    pid = rank + 1
+    yield _named(pid, 0, "process_name", f"rank {rank}")
+    yield {
+        "ph": "M",
+        "name": "process_sort_index",
+        "pid": pid,
+        "tid": 0,
+        "args": {"sort_index": pid},
+    }
+    for tid, lane in enumerate(LANES, 1):
+        yield _named(pid, tid, "thread_name", lane)
+    for number, span in enumerate(spans):
+        start, end = (round((at - first) * 1e6, 3) for at in (span.start, span.end))
+        event = {"name": shown(span.name), "cat": span.kind, "pid": pid, "ts": start}
+        if span.lane != BESIDE:
+            tid = LANES.index(span.lane) + 1
+            yield {"ph": "X", **event, "tid": tid, "dur": round(end - start, 3), "args": {}}
+            continue
+        beside = {"id": f"{rank}.{number}", "tid": 0}
+        yield {"ph": "b", **event, **beside, "args": {}}
+        yield {"ph": "e", **event, **beside, "ts": end}
+
+
+def _named(pid: int, tid: int, kind: str, name: str) -> Event:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from terminals import on_terminal
 
 from gradtool.reports import console, live
-from gradtool.reports.train_log import LIVE, Now, clauses
+from gradtool.training.train_log import LIVE, Now, clauses
 
 WIDTHS = (40, 120)
 ENDS = ("done after step 40: the last loss is", "wrote net.trained.onnx")

@@ -12,8 +12,7 @@ from rank_cases import DATA, drawn, trained
 from table_cases import drawn as drawn_tables
 
 import gradtool as gt
-from gradtool.reports.timeline import LANES, timeline_trace
-from gradtool.training.timeline import KEPT, Timeline
+from gradtool.training.timeline import KEPT, LANES, Timeline, timeline_trace
 
 ROUND = 0.002  # microseconds that rounding adds up to
 

@@ -19,11 +19,8 @@ def verdict_table(judged: Iterable[Judged]) -> Table:
     """A row a case.  Where another metric than the peak decides, the plan's cell says which."""
     return Table(
         columns=(
-            Column("case", kind="name"),
-            Column("plan", kind="name"),
-            Column("baseline", "right", "number"),
-            Column("now", "right", "number"),
-            Column("change", "right", "number"),
+            *Column.names("case", "plan"),
+            *Column.numbers("baseline", "now", "change"),
             Column("verdict"),
         ),
         rows=tuple(_row(each) for each in judged),
@@ -53,12 +50,7 @@ def grown_table(judged: Judged) -> Table | None:
     shown = [*tensors[: SHOWN - len(fewer)], *fewer]
     rest = len(judged.grown) - len(shown)
     return Table(
-        columns=(
-            Column("grew", kind="name"),
-            Column("baseline", "right", "number"),
-            Column("now", "right", "number"),
-            Column("why"),
-        ),
+        columns=(Column("grew", kind="name"), *Column.numbers("baseline", "now"), Column("why")),
         rows=tuple(
             (
                 shorten(row.name if row.kind == "tensor" else f"all {row.name}", LONGEST),
@@ -75,13 +67,7 @@ def grown_table(judged: Judged) -> Table | None:
 def case_table(cases: Iterable[tuple[Case, bool]]) -> Table:
     """The cases, their limits, and whether there is a baseline."""
     return Table(
-        columns=(
-            Column("case", kind="name"),
-            Column("model", kind="name"),
-            Column("plan", kind="name"),
-            Column("limit"),
-            Column("baseline"),
-        ),
+        columns=(*Column.names("case", "model", "plan"), Column("limit"), Column("baseline")),
         rows=tuple(
             (
                 case.name,

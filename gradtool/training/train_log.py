@@ -5,71 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, TypedDict
+from typing import Annotated, TypedDict
 
 from gradtool.text.json_schema import Count, Keywords, Positive
 from gradtool.text.layout import Column
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_rate, format_seconds, format_wait
+from gradtool.training.fit import Candidate, Fit
+from gradtool.training.history import History
+from gradtool.training.loop import End
 
 Written = Mapping[str, tuple[str, int, int]]  # by kind: path, bytes, the step of the weights
-Ended = Literal["steps", "patience", "interrupted"]
-
-
-class Evaluated(Protocol):
-    """The best evaluation."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def value(self) -> float: ...
-
-
-class Tried(Protocol):
-    """A way to take a step; see `gradtool.training.fit.Candidate`."""
-
-    @property
-    def micro_batches(self) -> int: ...
-    @property
-    def examples(self) -> int: ...
-    @property
-    def plan(self) -> str: ...
-    @property
-    def peak(self) -> int: ...
-    @property
-    def time(self) -> float | None: ...
-
-
-class Chosen(Protocol):
-    """The candidates for a memory, and the choice."""
-
-    @property
-    def memory(self) -> int: ...
-    @property
-    def candidates(self) -> Sequence[Tried]: ...
-    @property
-    def chosen(self) -> Tried: ...
-
-
-class Summary(Protocol):
-    """The result of a training; see `gradtool.training.trainer.History`."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def losses(self) -> Sequence[float]: ...
-    @property
-    def evaluations(self) -> Sequence[tuple[int, Mapping[str, float]]]: ...
-    @property
-    def best(self) -> Evaluated | None: ...
-    @property
-    def skipped(self) -> int: ...
-    @property
-    def ended(self) -> Ended: ...
-    @property
-    def fit(self) -> Chosen | None: ...
-    @property
-    def tables(self) -> Mapping[int, Mapping[str, Any]]: ...
 
 
 class CandidateRecord(TypedDict):
@@ -126,7 +72,7 @@ class TrainDocument(TypedDict):
     model: Annotated[str, "The forward model."]
     steps: Annotated[Count, "Steps taken, with those before a --resume."]
     skipped: Annotated[Count, "Steps that updated nothing, for an infinity at a loss scale."]
-    ended: Annotated[Ended, "Why training ended."]
+    ended: Annotated[End, "Why training ended."]
     loss: Annotated[float | None, "That of the last step; null if none was taken now."]
     evaluations: Annotated[list[EvaluationRecord], "Each metric by its name."]
     tables: Annotated[
@@ -210,7 +156,7 @@ def numbers(found: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.5g}" for name, value in found.items())
 
 
-def history_lines(history: Summary, written: Written) -> list[str]:
+def history_lines(history: History, written: Written) -> list[str]:
     """The result of a training, and the written files."""
     ended = {
         "patience": "stopped: no evaluation was better", "steps": "done",
@@ -233,15 +179,11 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def fit_table(memory: int, candidates: Sequence[Tried], chosen: Tried) -> Table:
+def fit_table(memory: int, candidates: Sequence[Candidate], chosen: Candidate) -> Table:
     """A row for each way to take a step, with the chosen one named."""
     known = [each.time for each in candidates if each.time is not None]
     return Table(
-        columns=(
-            Column("micro-batches", "right", "number"),
-            *(Column(title, "right", "number") for title in ("examples", "peak", "time")),
-            Column("plan"),
-        ),
+        columns=(*Column.numbers("micro-batches", "examples", "peak", "time"), Column("plan")),
         rows=tuple(
             (
                 str(each.micro_batches), str(each.examples), format_bytes(each.peak),
@@ -255,7 +197,7 @@ def fit_table(memory: int, candidates: Sequence[Tried], chosen: Tried) -> Table:
     )  # fmt: skip
 
 
-def _fit_json(fit: Chosen | None) -> FitRecord | None:
+def _fit_json(fit: Fit | None) -> FitRecord | None:
     return None if fit is None else {
         "memory_bytes": fit.memory,
         "candidates": [
@@ -272,7 +214,7 @@ def _fit_json(fit: Chosen | None) -> FitRecord | None:
     }  # fmt: skip
 
 
-def history_json(history: Summary, written: Written, source: str) -> TrainDocument:
+def history_json(history: History, written: Written, source: str) -> TrainDocument:
     """The same for machines."""
     best = history.best
     return {

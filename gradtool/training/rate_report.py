@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Protocol, TypedDict
+from typing import Annotated, TypedDict
 
 from gradtool.reports.learning import number
 from gradtool.reports.learning_page import HEIGHT, Axes, through
@@ -13,25 +13,9 @@ from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
 from gradtool.text.plot import plot
 from gradtool.text.table import Table
+from gradtool.training.rate_sweep import RateSweep
 
 TALL = 12  # rows of a plot
-
-
-class Sweep(Protocol):
-    """See `gradtool.training.rate_sweep.RateSweep`."""
-
-    @property
-    def rates(self) -> Sequence[float]: ...
-    @property
-    def losses(self) -> Sequence[float]: ...
-    @property
-    def smooth(self) -> Sequence[float]: ...
-    @property
-    def diverged(self) -> bool: ...
-    @property
-    def steepest(self) -> float | None: ...
-    @property
-    def least(self) -> float | None: ...
 
 
 class RatesDocument(TypedDict):
@@ -47,7 +31,7 @@ class RatesDocument(TypedDict):
     written: Annotated[dict[str, Count], "Bytes of the files that were written, by path."]
 
 
-def rates_json(found: Sweep, written: Mapping[str, int], source: str) -> RatesDocument:
+def rates_json(found: RateSweep, written: Mapping[str, int], source: str) -> RatesDocument:
     """The sweep for machines."""
     return {
         "model": source, "rates": list(found.rates), "losses": list(found.losses),
@@ -56,7 +40,7 @@ def rates_json(found: Sweep, written: Mapping[str, int], source: str) -> RatesDo
     }  # fmt: skip
 
 
-def rates_lines(found: Sweep) -> list[str]:
+def rates_lines(found: RateSweep) -> list[str]:
     """The rates suggested by the losses."""
     last = number(found.rates[-1])
     ended = f"the loss diverges at {last}" if found.diverged else f"no loss diverges up to {last}"
@@ -70,7 +54,7 @@ def rates_lines(found: Sweep) -> list[str]:
     ]
 
 
-def rates_plot(found: Sweep, width: int, *, unicode: bool) -> list[str]:
+def rates_plot(found: RateSweep, width: int, *, unicode: bool) -> list[str]:
     """The smoothed loss over the logarithm of the rate."""
     ends = (number(found.rates[0]), number(found.rates[-1]))
     points = list(enumerate(found.smooth, 1))
@@ -78,7 +62,7 @@ def rates_plot(found: Sweep, width: int, *, unicode: bool) -> list[str]:
     return plot(title, points, width, TALL, linear=True, unicode=unicode, ends=ends)
 
 
-def rates_page(found: Sweep, name: str) -> str:
+def rates_page(found: RateSweep, name: str) -> str:
     """The page as the text of an HTML file."""
     points = list(enumerate(found.smooth))
     axes = Axes([points], linear=True, marks=_powers(found.rates))
@@ -90,8 +74,7 @@ def rates_page(found: Sweep, name: str) -> str:
         for at in [min(range(len(points)), key=lambda n: abs(math.log(found.rates[n] / rate)))]
     ]
     numbers = Table(
-        columns=(Column("learning rate", "right", "number"), Column("loss", "right", "number"),
-                 Column("smoothed", "right", "number")),
+        columns=Column.numbers("learning rate", "loss", "smoothed"),
         rows=tuple(
             tuple(map(number, each))
             for each in zip(found.rates, found.losses, found.smooth, strict=True)
@@ -105,9 +88,9 @@ def rates_page(found: Sweep, name: str) -> str:
     )  # fmt: skip
 
 
-def _suggestions(found: Sweep) -> Table:
+def _suggestions(found: RateSweep) -> Table:
     return Table(
-        columns=(Column("by"), Column("learning rate", "right", "number")),
+        columns=(Column("by"), *Column.numbers("learning rate")),
         rows=(
             ("steepest descent", number(found.steepest)),
             ("a tenth of the least loss's rate", number(found.least)),
