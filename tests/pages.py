@@ -134,14 +134,14 @@ def stages_page(micro_batches: int = 4) -> str:
     """Three stages of two replicas each."""
     pace = Pace([1e-3] * 3, [2e-3] * 3, [1e-4] * 2, [1e-4] * 2, [0, 0, 1e-3])
     turns = timeline(pace, micro_batches)
-    end = max(turn.end for turn in turns)
+    end = max(turn.end_seconds for turn in turns)
     stages = tuple(
         StageLayout(n, "first", "last", 3 - n, 1000, 1000, 2000, 9000, 13000, 10, 1e-3, 2e-3, 3e-3)
         for n in range(3)
     )
     beside = [Interval(2, "given", 0, 1e-3)]
     for n in range(3):
-        own = max(turn.end for turn in turns if turn.stage == n)
+        own = max(turn.end_seconds for turn in turns if turn.stage == n)
         beside += [Interval(n, "sums", own, end), Interval(n, "update", end, end + 1e-3),
                    Interval(n, "parts", end + 1e-3, end + 2e-3)]  # fmt: skip
     found = Pipeline(stages, 2, micro_batches, "optimizer", tuple(turns), tuple(beside), 0.3,

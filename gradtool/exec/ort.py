@@ -32,7 +32,8 @@ from gradtool.io.arrays import save as save_arrays
 from gradtool.ops.composites.calls import inline
 from gradtool.ops.composites.dead_outputs import drop_unread
 from gradtool.passes.ort_allocator.barrier import barrier
-from gradtool.passes.portable import plain_casts, refuse_labels
+from gradtool.passes.plain_casts import plain_casts
+from gradtool.passes.refuse_labels import refuse_labels
 from gradtool.text.extras import install
 from gradtool.workloads import ort_options
 

@@ -3,15 +3,6 @@
 A place is that of the first tap equal to the maximum: a Slice, a comparison and a choice for each
 tap.  Runtimes without Indices compute it, onnxruntime's WebGPU build among them; where windows
 overlap it takes more time than Indices do, so it is asked for.
-
-CastLike written as Cast, for runtimes that know CastLike by its definition only.
-
-Stock onnxruntime puts the definition in its place, at the end of the nodes: its readers are then
-behind all other nodes, in an order by the places of nodes in the file.
-
-Guarded losses of a model's own: no runtime may count a negative label from the last class.
-
-Our own kernels refuse it; stock onnxruntime indexes with it.
 """
 
 from __future__ import annotations
@@ -24,15 +15,12 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph import constants, walk
-from gradtool.graph.attributes import arguments, attribute
+from gradtool.graph import walk
+from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.graph.typed import as_tensor
-from gradtool.operators.losses import OF_CLASSES
 from gradtool.operators.windows import Window
-from gradtool.ops.loss.body import refused_below_zero
 from gradtool.ops.pool.body import place_type
 
 PLACE = ir.DataType.INT32
@@ -165,55 +153,3 @@ def _number(op: Builder, size: Any) -> Any:
 
 def _scalar(op: Builder, number: Any) -> Any:
     return op.constant(np.int32(number)) if isinstance(number, int) else number
-
-
-def plain_casts(model: ir.Model) -> int:
-    """Turn each CastLike to a known type into a Cast, in place. Returns their number."""
-    nodes = [node for node in walk.nodes(model.graph) if _target(node) is not None]
-    for node in nodes:
-        node.attributes.add(attribute("to", _target(node)))
-        node.op_type = "Cast"
-        node.resize_inputs(1)
-    return len(nodes)
-
-
-def _target(node: ir.Node) -> ir.DataType | None:
-    """The target type of a CastLike, if known."""
-    if node.op_type != "CastLike" or node.domain not in ("", "ai.onnx"):
-        return None
-    like = node.inputs[1]
-    return None if like is None else like.dtype
-
-
-# What hands on labels, or has made them such that none is below 0 unless it is ignored.
-_HANDS_ON = ("Reshape", "Squeeze", "Unsqueeze", "Transpose", "Cast", "Identity", "Slice", "Flatten")
-_BOUNDS = ("Max", "Where", "Clip")
-
-
-def refuse_labels(model: ir.Model) -> int:
-    """Put a class out of range for negative labels of each loss, in place.  Returns of how many."""
-    nodes = [node for node in walk.nodes(model.graph) if _takes_any(node)]
-    if not nodes:
-        return 0
-    op = Builder(model)
-    for node in nodes:
-        labels = as_tensor(node.inputs[1])
-        ignored = node.attributes.get_int("ignore_index", 0)  # one above 0 changes nothing
-        stage, source = node.metadata_props.get(STAGE, "forward"), node.metadata_props.get(SOURCE)
-        with op.at(node, stage=stage, source=source or "", prefix=node.name or ""):
-            node.replace_input_with(1, refused_below_zero(op, labels, ignored))
-    return len(nodes)
-
-
-def _takes_any(node: ir.Node) -> bool:
-    """Whether a loss reads labels that may be below 0."""
-    if node.op_type not in OF_CLASSES or node.domain not in ("", "ai.onnx"):
-        return False
-    labels = node.inputs[1]
-    while labels is not None and (made := labels.producer()) is not None:
-        if made.op_type in _BOUNDS:
-            return False
-        if made.op_type not in _HANDS_ON:
-            break
-        labels = made.inputs[0]
-    return labels is not None and constants.array(labels) is None

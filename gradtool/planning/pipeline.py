@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gradtool.errors import UsageError
+from gradtool.text.json_schema import Amount, Count
 
 SLACK = 0.05  # of the optimum: anything so near counts as good
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -151,13 +152,13 @@ class _Work:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A turn of a stage in time: from `start` to `end`, in seconds."""
+    """A turn of a stage in time."""
 
-    stage: int
+    stage: Count
     phase: Phase
-    micro_batch: int
-    start: float
-    end: float
+    micro_batch: Count
+    start_seconds: Amount
+    end_seconds: Amount
 
 
 @dataclass(frozen=True)

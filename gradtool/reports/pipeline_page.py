@@ -68,21 +68,25 @@ def _names(found: Pipeline, height: int) -> str:
 
 
 def _box(said: str, kind: str, part: Drawn | Interval, end: float) -> str:
-    width = max((part.end - part.start) / end, LEAST)
+    width = max((part.end_seconds - part.start_seconds) / end, LEAST)
     return (
-        f'<rect class="{STYLES.get(kind, "run3")}" x="{across(part.start / end)}" '
+        f'<rect class="{STYLES.get(kind, "run3")}" x="{across(part.start_seconds / end)}" '
         f'y="{ROW * part.stage + 4}" width="{across(width)}" height="{ROW - 8}"><title>'
-        f"{shown(said)}: {format_seconds(part.start)} to {format_seconds(part.end)}</title></rect>"
+        f"{shown(said)}: {' to '.join(_ends(part))}</title></rect>"
     )
 
 
+def _ends(part: Drawn | Interval) -> tuple[str, str]:
+    return format_seconds(part.start_seconds), format_seconds(part.end_seconds)
+
+
 def _number(turn: Drawn, end: float) -> str:
-    width = (turn.end - turn.start) / end
+    width = (turn.end_seconds - turn.start_seconds) / end
     if width < WIDE:
         return ""
     return (
         f'<text class="number{" wide" if width < NARROW else ""}" '
-        f'x="{across(turn.start / end + width / 2)}" y="{ROW * turn.stage + 21}">'
+        f'x="{across(turn.start_seconds / end + width / 2)}" y="{ROW * turn.stage + 21}">'
         f"{turn.micro_batch}</text>"
     )
 
@@ -94,8 +98,13 @@ def _numbers(found: Pipeline) -> Table:
     ]
     parts += [(each, BESIDE[each.what]) for each in found.beside]
     rows = [
-        (str(part.stage), what, format_seconds(part.start), format_seconds(part.end))
-        for part, what in sorted(parts, key=lambda each: (each[0].stage, each[0].start))
+        (
+            str(part.stage),
+            what,
+            format_seconds(part.start_seconds),
+            format_seconds(part.end_seconds),
+        )
+        for part, what in sorted(parts, key=lambda each: (each[0].stage, each[0].start_seconds))
     ]
     numbers = (Column(title, "right") for title in ("from", "to"))
     return Table((Column("stage", "right"), Column("what"), *numbers), tuple(rows))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
-from gradtool.planning.pipeline import Drawn, Phase
+from gradtool.planning.pipeline import Drawn
 from gradtool.reports.ranks import BYTES, RanksRecord, Setup
 from gradtool.text.json_schema import Amount, Count, Keywords, Positive
 from gradtool.text.layout import Column
@@ -39,18 +39,13 @@ class StageLayout:
     computing_seconds: Annotated[Amount, "Of all micro-batches and of the updates."]
 
 
-class TurnRecord(TypedDict):
-    """A turn of a stage in time."""
+@dataclass(frozen=True)
+class Interval:
+    """An interval of a stage beside its turns.
 
-    stage: Count
-    phase: Phase
-    micro_batch: Count
-    start_seconds: Amount
-    end_seconds: Amount
-
-
-class BesideRecord(TypedDict):
-    """An interval of a stage beside its turns."""
+    `what` is `given`, shared parameters that come from an earlier stage; `sums`, the wait for
+    gradients of the other replicas; `update`; or `parts`, which replicas give each other.
+    """
 
     stage: Count
     what: Beside
@@ -73,27 +68,13 @@ class StagesDocument(RanksRecord):
         Keywords(minimum=0, maximum=1),
     ]
     stages: Sequence[StageLayout]
-    turns: list[TurnRecord]
+    turns: Sequence[Drawn]
     beside: Annotated[
-        list[BesideRecord],
+        Sequence[Interval],
         "The step beside turns: shared parameters that come from an earlier stage, the wait "
         "for gradients of other replicas, the update, and parts that replicas give each other.",
     ]
     written: Annotated[dict[str, Count], "The bytes of each file that was written, by its path."]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The work of a stage in a step beside its turns: from `start` to `end`, in seconds.
-
-    `what` is `given`, shared parameters that come from an earlier stage; `sums`, the wait for
-    gradients of the other replicas; `update`; or `parts`, which replicas give each other.
-    """
-
-    stage: int
-    what: Beside
-    start: float
-    end: float
 
 
 @dataclass(frozen=True)
@@ -162,19 +143,7 @@ def stages_json(
         "step_seconds": found.step,
         "bubble": found.bubble,
         "stages": found.stages,
-        "turns": [
-            {
-                "stage": turn.stage, "phase": turn.phase, "micro_batch": turn.micro_batch,
-                "start_seconds": turn.start, "end_seconds": turn.end,
-            }
-            for turn in found.turns
-        ],
-        "beside": [
-            {
-                "stage": each.stage, "what": each.what,
-                "start_seconds": each.start, "end_seconds": each.end,
-            }
-            for each in found.beside
-        ],
+        "turns": found.turns,
+        "beside": found.beside,
         "written": dict(written),
-    }  # fmt: skip
+    }

@@ -67,14 +67,15 @@ def pipeline(
     first = [sum(once[:stage]) for stage in range(stages)]
     pace = Pace([s.forward for s in each], [s.backward for s in each], up, down, first)
     drawn = timeline(pace, micro_batches)
-    end = max(turn.end for turn in drawn)
-    busy = sum(turn.end - turn.start for turn in drawn)
+    end = max(turn.end_seconds for turn in drawn)
+    busy = sum(turn.end_seconds - turn.start_seconds for turn in drawn)
     beside = [Interval(s, "given", 0.0, takes) for s, takes in enumerate(first)]
     beside += [interval for s in each for interval in s.closing(drawn, link, replicas)]
     return Pipeline(
         tuple(s.layout(cut, micro_batches, replicas) for s in each), replicas, micro_batches,
-        shard, tuple(drawn), tuple(part for part in beside if part.end > part.start),
-        1 - busy / (stages * end) if end else 0.0, max(part.end for part in beside),
+        shard, tuple(drawn),
+        tuple(part for part in beside if part.end_seconds > part.start_seconds),
+        1 - busy / (stages * end) if end else 0.0, max(part.end_seconds for part in beside),
     )  # fmt: skip
 
 
@@ -129,7 +130,7 @@ class _Stage:
 
         What these have parts of, they give each other in the end.
         """
-        end = max(turn.end for turn in turns if turn.stage == self.number)
+        end = max(turn.end_seconds for turn in turns if turn.stage == self.number)
         arrived = 0.0
         if replicas > 1:
             whole, ready = running(self.train.program, self.seconds)

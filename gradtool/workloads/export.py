@@ -30,7 +30,8 @@ from gradtool.ops import kernels
 from gradtool.ops.composites.calls import inline, inputs_of_call
 from gradtool.ops.composites.dead_outputs import drop_unread
 from gradtool.ops.shared.call import results
-from gradtool.passes.portable import plain_casts, refuse_labels
+from gradtool.passes.plain_casts import plain_casts
+from gradtool.passes.refuse_labels import refuse_labels
 from gradtool.workloads import ort_options
 from gradtool.workloads.options import documented, keyword
 from gradtool.workloads.rewritten import Graph, model_of

@@ -4,7 +4,7 @@ import pytest
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.passes.portable import plain_casts
+from gradtool.passes.plain_casts import plain_casts
 
 LIKE = """g (float[3] x, {other}[2] z) => (float[3] y) {{
     a = CastLike (x, z)

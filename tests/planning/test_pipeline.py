@@ -101,18 +101,18 @@ def test_the_bubble_of_even_stages_is_that_of_the_formula(stages, parts):
     """(S - 1) / (M + S - 1) of the time (Narayanan et al. 2021), where messages take none."""
     even, none = [1.0] * stages, [0.0] * (stages - 1)
     drawn = timeline(Pace(even, [2.0] * stages, none, none, [0.0] * stages), parts)
-    end = max(turn.end for turn in drawn)
+    end = max(turn.end_seconds for turn in drawn)
 
     assert end == pytest.approx(3 * (parts + stages - 1))
     for stage in range(stages):
         own = [turn for turn in drawn if turn.stage == stage]
         assert [(turn.phase, turn.micro_batch) for turn in own] == turns(stages, stage, parts)
-        assert all(a.end <= b.start for a, b in itertools.pairwise(own))
+        assert all(a.end_seconds <= b.start_seconds for a, b in itertools.pairwise(own))
 
 
 def test_a_turn_waits_for_the_message_that_it_needs():
     drawn = timeline(Pace([1, 1], [2, 2], [0.5], [0.25], [0, 0]), 1)
 
-    assert [(turn.stage, turn.start, turn.end) for turn in drawn] == [
+    assert [(turn.stage, turn.start_seconds, turn.end_seconds) for turn in drawn] == [
         (0, 0, 1), (0, 4.75, 6.75), (1, 1.5, 2.5), (1, 2.5, 4.5)
     ]  # fmt: skip

@@ -88,12 +88,12 @@ def test_turns_and_what_lies_beside_them_are_the_whole_step(ranks, stages, shard
     found = on_paper(ranks, stages, 1, shard=shard)
     for stage in range(stages):
         parts = [each for each in (*found.turns, *found.beside) if each.stage == stage]
-        parts.sort(key=lambda each: each.start)
+        parts.sort(key=lambda each: each.start_seconds)
 
-        assert all(a.end <= b.start + 1e-12 for a, b in pairwise(parts))
+        assert all(a.end_seconds <= b.start_seconds + 1e-12 for a, b in pairwise(parts))
     kinds = {each.what for each in found.beside} - {"given"}
     assert kinds == {"update", *(["sums"] * (ranks > stages)), *(["parts"] * (shard != "none"))}
-    assert max(each.end for each in found.beside) == found.step
+    assert max(each.end_seconds for each in found.beside) == found.step
 
 
 def test_replicas_have_parts_of_the_state_of_a_stage_and_send_parameters():
