@@ -1,4 +1,5 @@
 """A graph written as a model of standard operators."""
+# ruff: noqa: RUF009 - `keyword` makes a field
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class SaveOptions:
     stock: bool = keyword(
         False, "check by onnxruntime as well where it is installed, as the command line does."
     )
-    say: Callable[[str], object] | None = keyword(  # noqa: RUF009 - of no mutable default
+    say: Callable[[str], object] | None = keyword(
         None, "is told of what a `barrier` does not reach."
     )
     own: bool = keyword(False, "the graph is of no more use to the caller: no copy of it is made.")
