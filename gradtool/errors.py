@@ -140,6 +140,23 @@ class InvalidResult(GradtoolError):
         )
 
 
+class SystemErrors:
+    """A context in which a refusal of the system is one line: `PATH: cannot be read: REASON`."""
+
+    def __init__(
+        self, where: object, what: str = "cannot be read", kind: type[GradtoolError] = UsageError
+    ) -> None:
+        self._where, self._what, self._kind = where, what, kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            reason = error.strerror or error
+            raise self._kind(f"{self._where}: {self._what}: {reason}") from error
+
+
 class Interrupted(KeyboardInterrupt):
     """The end that somebody asked for by a signal; `together` if all ranks come to it alike."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from gradtool.check.cases import Case, MadeFor
 from gradtool.comparison.metrics import Metrics, MetricsRecord
-from gradtool.errors import GradtoolError, UsageError
+from gradtool.errors import GradtoolError, SystemErrors, UsageError
 from gradtool.io import contained, folders
 from gradtool.io.documents import read_document
 from gradtool.workloads.names import current
@@ -58,13 +58,11 @@ def read(folder: Path, case: Case) -> Baseline | None:
         UsageError: the file is there and no baseline.
     """
     path = path_of(folder, case)
-    try:
+    with SystemErrors(path):
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"{folder}: is no folder, so there are no baselines in it")
         if not os.path.lexists(path):
             return None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     document = _document(path)
     metrics = Metrics.read(document, str(path))
     version = document["schema_version"]

@@ -14,7 +14,7 @@ from typing import Any
 from gradtool.check.config.cases import LONGEST
 from gradtool.check.config.files import SHARED
 from gradtool.check.config.settings import BASELINE
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.io import contained
 from gradtool.text import toml
 
@@ -153,10 +153,8 @@ def read(path: Path) -> str:
         UsageError: it cannot be read or is no TOML.
     """
     try:
-        with contained.opened(path, own=False) as file:
+        with SystemErrors(path), contained.opened(path, own=False) as file:
             text = file.read().decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: is no TOML: {error}") from error
     toml.parsed(text, path)

@@ -105,14 +105,15 @@ def _plain(name: str) -> str:
 
 def remember(path: str) -> None:
     """Note the model of a `grad`, with its hash, for later commands in this folder."""
+    from gradtool.io.contained import digest
     from gradtool.io.remembered import LAST
 
     if path == "-":
         return
-    with suppress(OSError):
+    with suppress(OSError, UsageError):
         key = _key()
         if key is not None:
-            note = {"model": path, "sha256": _digest(Path(path))}
+            note = {"model": path, "sha256": digest(Path(path))}
             LAST.put(key, json.dumps(note).encode())
 
 
@@ -197,22 +198,14 @@ def _found(reporter: Reporter) -> str:
 
 
 def _last() -> str | None:
+    from gradtool.io.contained import digest
     from gradtool.io.remembered import LAST
 
-    with suppress(OSError):
+    with suppress(OSError, UsageError):
         key = _key()
         known = None if key is None else LAST.get(key)
         if known is not None:
             note = json.loads(known)
             path = str(note["model"])
-            return path if _digest(Path(path)) == note["sha256"] else None
+            return path if digest(Path(path)) == note["sha256"] else None
     return None
-
-
-def _digest(path: Path) -> str:
-    import hashlib
-
-    from gradtool.io import contained
-
-    with contained.opened(path, own=False) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.io.staging import alone, staging
 from gradtool.text.units import format_bytes
 
@@ -62,13 +62,11 @@ def rehearse(sizes: Mapping[Path, int]) -> None:
     needed: dict[int, int] = {}
     for path, size in sizes.items():
         place = target(path, force=True)
-        try:
+        with SystemErrors(path, "cannot be written"):
             with staging(place.parent) as stage:
                 fill(stage / place.name, Output(place, lambda file: file.write(b"\0")))
             device = place.parent.stat().st_dev
             free = shutil.disk_usage(place.parent).free
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
         needed[device] = needed.get(device, 0) + size
         if needed[device] > free:
             raise UsageError(
@@ -105,13 +103,10 @@ def write(outputs: Sequence[Output], *, together: int = 1) -> None:
     Raises:
         UsageError: the system refused, and why.
     """
-    try:
-        with ExitStack() as stack:
-            ready = _ready(outputs, stack)
-            _appear(ready, ready[len(ready) - together + 1 :])
-    except OSError as error:
-        where = outputs[-together].path
-        raise UsageError(f"{where}: cannot be written: {error.strerror or error}") from error
+    where = outputs[-together].path if outputs else ""
+    with SystemErrors(where, "cannot be written"), ExitStack() as stack:
+        ready = _ready(outputs, stack)
+        _appear(ready, ready[len(ready) - together + 1 :])
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ the system: their `strerror` tells the obstacle in place of a file.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
+
+from gradtool.errors import SystemErrors
 
 LINK = "it is a link, which is not followed: put a file in its place"
 NO_FILE = "it is not a regular file"
@@ -43,6 +46,12 @@ def holds(file: BinaryIO, part: bytes) -> bool:
             return True
         held = held[max(len(held) - len(part) + 1, 0) :]
     return False
+
+
+def digest(path: Path, *, own: bool = False) -> str:
+    """The SHA-256 of a file, its identity. Raises UsageError if it cannot be read."""
+    with SystemErrors(path), opened(path, own=own) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def appended(path: Path, size: int | None = None, *, own: bool = True) -> BinaryIO:

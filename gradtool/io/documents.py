@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.io import atomic, contained
 
 _MOST_BYTES = 1 << 28
@@ -27,13 +27,14 @@ def read_document(
         UsageError: the file is missing, too large, no JSON object, or of another version.
     """
     try:
-        with contained.opened(Path(path)) if own else open(path, "rb") as file:  # noqa: PTH123
+        with (
+            SystemErrors(path),
+            contained.opened(Path(path)) if own else open(path, "rb") as file,  # noqa: PTH123
+        ):
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise UsageError(f"{path}: is too large: more than {_MOST_BYTES} bytes")
         document = json.loads(data.decode("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: is nested too deeply") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.io import atomic
 from gradtool.io.staging import alone, staging
 
@@ -51,23 +51,20 @@ def put(folder: Path, fill: Callable[[Path], T], owns: Callable[[str], bool]) ->
     Raises:
         UsageError: the system refused, and why.
     """
-    try:
-        with staging(folder.parent) as stage:
-            made = stage / folder.name
-            made.mkdir()
-            result = fill(made)
-            for each in sorted(folder.iterdir()) if folder.is_dir() else ():
-                if not owns(each.name) and not (made / each.name).exists():
-                    _link(each, made / each.name)
-            _sync(made)
-            with alone(folder.parent):
-                if not _put(made, folder):
-                    folder.rename(stage / "before")
-                    made.rename(folder)
-            atomic.sync_folder(folder.parent)
-            return result
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    with SystemErrors(folder, "cannot be written"), staging(folder.parent) as stage:
+        made = stage / folder.name
+        made.mkdir()
+        result = fill(made)
+        for each in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if not owns(each.name) and not (made / each.name).exists():
+                _link(each, made / each.name)
+        _sync(made)
+        with alone(folder.parent):
+            if not _put(made, folder):
+                folder.rename(stage / "before")
+                made.rename(folder)
+        atomic.sync_folder(folder.parent)
+        return result
 
 
 def _link(there: Path, here: Path) -> None:
@@ -108,10 +105,8 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _make(folder: Path) -> None:
-    try:
+    with SystemErrors(folder, "cannot be made"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be made: {error.strerror or error}") from error
 
 
 def _replaced(folder: Path, files: Mapping[str, bytes]) -> bool:

@@ -9,7 +9,7 @@ import json
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gradtool.errors import ModelError
+from gradtool.errors import ModelError, SystemErrors
 from gradtool.io import contained
 
 CONFIG = "genai_config.json"
@@ -67,11 +67,9 @@ def configuration(folder: Path) -> dict[str, Any]:
     """
     path = folder / CONFIG
     try:
-        with contained.opened(path, own=False) as file:
+        with SystemErrors(path, kind=ModelError), contained.opened(path, own=False) as file:
             data = file.read(_MOST_BYTES + 1)
         found = json.loads(data.decode("utf-8-sig")) if len(data) <= _MOST_BYTES else None
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: is no JSON: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict):

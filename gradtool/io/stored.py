@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.io import contained
 
 Array = np.ndarray[Any, Any]
@@ -81,7 +81,7 @@ class StoredFile:
             UsageError: the file ends before, or cannot be read.
         """
         done = 0
-        try:
+        with SystemErrors(self.path):
             while done < len(view):
                 count = self._read(view[done:], start + done)
                 if not count:
@@ -89,8 +89,6 @@ class StoredFile:
                         f"{self.path}: has shrunk while it was read: to {self.size} bytes"
                     )
                 done += count
-        except OSError as error:
-            raise UsageError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
     def _read(self, view: memoryview, start: int) -> int:
         if hasattr(os, "preadv"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -161,7 +160,7 @@ def document(parts: Parts, source: Path, folder: Path, options: Mapping[str, Any
     return {
         "model": {
             "file": Path(os.path.relpath(source, folder)).as_posix(),
-            "sha256": digest(source),
+            "sha256": contained.digest(source),
         },
         "loss": info.loss,
         "optimizer": cast("OptimizerRecord", optimizer),
@@ -212,15 +211,6 @@ def _described(value: ir.Value, defaults: Mapping[str, Any]) -> InputRecord:
     if name in defaults:
         found["default"] = defaults[name]
     return found
-
-
-def digest(path: Path) -> str:
-    """The SHA-256 of a file, the identity of a model. Raises UsageError if it cannot be read."""
-    try:
-        with contained.opened(path, own=False) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def read(folder: Path) -> Manifest:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gradtool.arguments import checked
 from gradtool.errors import UsageError
-from gradtool.io import original
+from gradtool.io import contained, original
 from gradtool.kit import manifest, state
 from gradtool.text.words import some
 from gradtool.workloads import lora_files
@@ -49,7 +49,7 @@ def merge_kit(
     source = Path(model) if model is not None else told.original
     if not source.is_file():
         raise UsageError(f"{source}: the model of the kit is not there; say where with --model")
-    if manifest.digest(source) != told.sha256:
+    if contained.digest(source) != told.sha256:
         raise UsageError(f"{source}: is another model than the one {folder} was made of")
     arrays = state.read(Path(trained), told.entries)
     if adapter:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.errors import MissingData, UsageError
+from gradtool.errors import MissingData, SystemErrors, UsageError
 from gradtool.io import contained, safetensors
 from gradtool.io.stored import Reading, Stored
 from gradtool.text.words import some, suggest
@@ -89,11 +89,8 @@ def _from_folder(path: Path, entries: Sequence[Entry]) -> Mapping[str, np.ndarra
 
 def _binary(path: Path, entry: Entry) -> np.ndarray[Any, Any]:
     dtype, shape = dtype_named(entry["type"]), tuple(entry["shape"])
-    try:
-        with contained.opened(path) as file:
-            data = file.read()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    with SystemErrors(path), contained.opened(path) as file:
+        data = file.read()
     wanted = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if len(data) != wanted:
         raise UsageError(

@@ -50,10 +50,6 @@ class _Operation:
     def operands(self) -> list[str]:
         return _OPERAND.findall(self.arguments)
 
-    @property
-    def is_detach(self) -> bool:
-        return self.target in ("aten.detach.default", "aten.detach_.default")
-
 
 @dataclass(frozen=True)
 class Stopped:
@@ -74,7 +70,7 @@ def stop_gradients(op: Builder) -> Stopped:
     stops: dict[ir.Value, ir.Value] = {}
     values: list[ir.Value] = []
     for each in operations:
-        if each.is_detach:
+        if each.target in ("aten.detach.default", "aten.detach_.default"):
             values += [v for node in each.nodes for v in node.outputs if not _is_renormed(v)]
         elif each.target != _RENORM and any(map(_DETACH.fullmatch, each.operands)):
             found = _detached(each, made)

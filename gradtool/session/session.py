@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import onnx_ir as ir
@@ -16,6 +14,7 @@ from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.exec.binding import Binding
 from gradtool.exec.bound_model import Resident
+from gradtool.exec.closing import Closing
 from gradtool.exec.device import open_device
 from gradtool.exec.hooks import Hooks, Shared, put_on
 from gradtool.exec.results import Result
@@ -41,7 +40,7 @@ from gradtool.workloads.options import documented
 from gradtool.workloads.rewritten import Graph, model_of
 
 
-class Session(Setting, Updating, Hooking):
+class Session(Setting, Updating, Hooking, Closing):
     """The steps of a training graph, one after the other, in one arena.
 
     Not for several threads at once.
@@ -302,17 +301,6 @@ class Session(Setting, Updating, Hooking):
             resident.clear()
         self._evaluated.clear()
         self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = f"{self.steps} steps" if self._is_open else "closed"

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.io import atomic, contained, safetensors
 from gradtool.io.documents import is_text, is_whole, read_document, write_document
 from gradtool.io.stored import Stored
@@ -99,7 +99,7 @@ class Folder:
         document = read(path)
         of = document["of"]
         self._require_same(path, of)
-        if _digest(tensors) != document.get("sha256"):
+        if contained.digest(tensors, own=True) != document.get("sha256"):
             raise UsageError(f"{tensors}: is damaged: its bytes are not those that were written")
         found = safetensors.load(tensors, own=True)
         progress, size = progress_of(path, document), document.get("journal")
@@ -201,10 +201,8 @@ def remove(path: Path) -> None:
     Raises:
         UsageError: it is a folder, or the system refuses.
     """
-    try:
+    with SystemErrors(path, "cannot be removed"):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be removed: {error.strerror or error}") from error
 
 
 def _written(path: Path, arrays: Mapping[str, Array]) -> str:
@@ -238,11 +236,3 @@ def _hash_of(document: Mapping[str, Any]) -> str:
     """The hash of what a document says beside it."""
     said = {key: value for key, value in document.items() if key != _HASH}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    try:
-        with contained.opened(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error

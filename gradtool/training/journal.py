@@ -12,7 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.io import contained
 
 NAME = "metrics.jsonl"
@@ -45,11 +45,10 @@ class Journal:
         """
         self.path = path
         self._bytes = mark.bytes if mark is not None else 0
-        try:
+        self._writing = SystemErrors(path, "cannot be written")
+        with self._writing:
             self._hashed = hashlib.sha256() if mark is None else self._held_against(mark)
             self._file = contained.appended(path, self._bytes)
-        except OSError as error:
-            raise self._failed(error) from error
 
     def _held_against(self, mark: Mark) -> hashlib._Hash:
         found, left = hashlib.sha256(), mark.bytes
@@ -73,10 +72,8 @@ class Journal:
         """Add a line; numbers that are not finite are null."""
         line = json.dumps(_finite(entry), separators=(", ", ": "), allow_nan=False)
         data = f"{line}\n".encode()
-        try:
+        with self._writing:
             self._file.write(data)
-        except OSError as error:
-            raise self._failed(error) from error
         self._hashed.update(data)
         self._bytes += len(data)
 
@@ -86,22 +83,15 @@ class Journal:
         Raises:
             UsageError: the disk is full.
         """
-        try:
+        with self._writing:
             self._file.flush()
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise self._failed(error) from error
         return Mark(self._bytes, self._hashed.hexdigest())
 
     def close(self) -> None:
         """Write what is left."""
-        try:
+        with self._writing:
             self._file.close()
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: OSError) -> UsageError:
-        return UsageError(f"{self.path}: cannot be written: {error.strerror or error}")
 
 
 def _finite(entry: Any) -> Any:
@@ -117,7 +107,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
         UsageError: the file cannot be read, or another line is no object.
     """
     try:
-        with contained.opened(path) as file:
+        with SystemErrors(path), contained.opened(path) as file:
             number = 0
             while line := file.readline(_MOST_LINE):
                 number += 1
@@ -127,7 +117,5 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                 if not isinstance(found, dict):
                     raise UsageError(f"{path}: line {number} is no JSON object")
                 yield found
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: line {number} is no JSON: {error}") from error

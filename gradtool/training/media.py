@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.text.words import some
 from gradtool.training.checks import range_of
 from gradtool.training.input_spec import InputSpec
@@ -62,22 +62,18 @@ class ClassFolder:
 
 def size_of(file: Path) -> int:
     """The bytes of a file. Raises UsageError if it is gone."""
-    try:
+    with SystemErrors(file):
         return file.stat().st_size
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
 def files_by_class(folder: Path, suffixes: Sequence[str]) -> dict[str, list[Path]]:
     """The files that end so in the folders of a folder, by the name of each, sorted."""
-    try:
+    with SystemErrors(folder):
         inner = [each for each in sorted(folder.iterdir()) if each.is_dir()]
         found = {
             each.name: [f for f in sorted(each.iterdir()) if f.suffix.lower() in suffixes]
             for each in inner if not each.name.startswith(".")
         }  # fmt: skip
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be read: {error.strerror or error}") from error
     return {name: files for name, files in found.items() if files}
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from queue import Queue
-from types import TracebackType
-from typing import Generic, Self, TypeVar, cast
+from typing import Generic, TypeVar, cast
+
+from gradtool.exec.closing import Closing
 
 T = TypeVar("T")
 AHEAD = 1  # items that are ready, or being made: each takes memory beside the plan
 
 
-class Prefetched(Generic[T]):
+class Prefetched(Closing, Generic[T]):
     """An iterator over what another one makes in a thread; what that raises is raised here."""
 
     def __init__(self, items: Iterator[T], ahead: int = AHEAD) -> None:
@@ -48,14 +49,3 @@ class Prefetched(Generic[T]):
         self._ended.set()
         self._room.release()
         self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

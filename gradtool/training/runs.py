@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.io import contained
 from gradtool.io.documents import write_document
 from gradtool.ranks.group import ALONE, Group
@@ -68,11 +68,9 @@ def held(path: str | os.PathLike[str] | None) -> Iterator[None]:
         return
     folder = Path(path)
     is_new = not folder.exists()
-    try:
+    with SystemErrors(folder, "cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
         file = _locked(folder)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror or error}") from error
     try:
         yield
     finally:

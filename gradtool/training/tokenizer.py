@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from gradtool import child
 from gradtool.errors import UsageError
+from gradtool.exec.closing import Closing
 from gradtool.io import lfs
 from gradtool.io.stored import opened
 from gradtool.text.extras import install
@@ -167,7 +167,7 @@ class _Watch:
         self._thread.join()
 
 
-class TokenizerProcess:
+class TokenizerProcess(Closing):
     """A child that writes conversations and tokenizes texts, one after the other.
 
     Without `tokenizes` it writes, and `written` gives the text.
@@ -271,14 +271,3 @@ class TokenizerProcess:
             with suppress(OSError):  # what is left to write, to nobody
                 if pipe is not None:
                     pipe.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from gradtool import api
 from gradtool.arguments import checked, hold, takes
 from gradtool.errors import GradtoolError, UsageError
+from gradtool.exec.closing import Closing
 from gradtool.ops.ranks.members import together
 from gradtool.ranks.group import Group
 from gradtool.session import Session
@@ -52,7 +52,7 @@ Array = np.ndarray[Any, Any]
 _OWN_CHOICE = {"own", "unfrozen", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node"}
 
 
-class Trainer(Trained):
+class Trainer(Trained, Closing):
     """Trains a forward model on data.
 
     Example:
@@ -279,14 +279,3 @@ class Trainer(Trained):
             self._session.close()
         self._session = self._loop = None
         self._means = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.text import toml
 
 OWN = "gradtool.toml"
@@ -47,11 +47,10 @@ def read(path: Path) -> tuple[dict[str, Any], list[int]]:
 
 def _read(path: Path) -> str:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path}: is too large: more than {_MOST_BYTES} bytes")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+        with SystemErrors(path):
+            if path.stat().st_size > _MOST_BYTES:
+                raise UsageError(f"{path}: is too large: more than {_MOST_BYTES} bytes")
+            return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: is not UTF-8: {error.reason}") from error
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gradtool.errors import UsageError
+from gradtool.errors import SystemErrors, UsageError
 from gradtool.ops import traits
 from gradtool.ops.formulas import elementwise_operators
 from gradtool.ops.traits import Recompute
@@ -94,9 +94,8 @@ def policy_named(text: str) -> Policy:
             f"there are {', '.join(POLICIES)}, or a file NAME.toml"
         )
     try:
-        written = Path(text).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{text}: cannot be read: {error.strerror}") from error
+        with SystemErrors(text):
+            written = Path(text).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{text}: is no TOML: {error}") from error
     return _from_table(toml.parsed(written, text), text)
