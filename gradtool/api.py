@@ -232,10 +232,7 @@ def split(graph: Graph) -> Split:
 
 @checked
 def report(
-    graphs: Sequence[Graph | Plan],
-    names: Sequence[str] | None = None,
-    *,
-    kernels: Asked = "auto",
+    graphs: Sequence[Graph | Plan], names: Sequence[str] | None = None, *, kernels: Asked = "auto"
 ) -> Report:
     """Planned memory of several graphs or plans side by side: rows of numbers, printed as a table.
 
@@ -366,11 +363,7 @@ def explain(
 
 @checked
 def compare(
-    before: Side,
-    now: Side,
-    names: tuple[str, str] = ("before", "now"),
-    *,
-    kernels: Asked = "auto",
+    before: Side, now: Side, names: tuple[str, str] = ("before", "now"), *, kernels: Asked = "auto"
 ) -> Compared:
     """Differences between two graphs, plans, or files of a plan, a report or a baseline.
 

@@ -101,11 +101,7 @@ def _table_text(gate: GateRun) -> str:
 
     stream = io.StringIO()
     console = Console(file=stream, width=UNBOUNDED, height=HEIGHT, color_system=None)
-    _show(
-        gate,
-        lambda table: render(table, console),
-        lambda line: print(escape(line), file=stream),
-    )
+    _show(gate, lambda table: render(table, console), lambda line: print(escape(line), file=stream))
     return stream.getvalue()
 
 

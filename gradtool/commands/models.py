@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def open_model(
-    reporter: Reporter,
-    source: str,
-    sizes: Sizes = UNSIZED,
-    opset: int | None = None,
+    reporter: Reporter, source: str, sizes: Sizes = UNSIZED, opset: int | None = None
 ) -> ir.Model:
     """Load a model with the flags of `size_options`, at least at `opset`, perhaps with a head."""
     from gradtool.io import parse_dim, parse_set, parse_shape

@@ -174,11 +174,7 @@ def _why(
 
 
 def _differences(before: Tensor, now: Tensor) -> Iterator[str]:
-    for old, new in (
-        (before.op, now.op),
-        (before.dtype, now.dtype),
-        (_shape(before), _shape(now)),
-    ):
+    for old, new in ((before.op, now.op), (before.dtype, now.dtype), (_shape(before), _shape(now))):
         if old != new and old and new:
             yield f"{old} → {new}"
     if before.again != now.again:

@@ -90,13 +90,7 @@ class Idioms(Sizing):
         return self.Slice(x, [0] * len(cut), ends, [a for a, _ in cut])
 
     def pad(
-        self,
-        x: Tensor,
-        pads: Any,
-        axes: Any = None,
-        *,
-        value: Any = None,
-        mode: str | None = None,
+        self, x: Tensor, pads: Any, axes: Any = None, *, value: Any = None, mode: str | None = None
     ) -> Tensor:
         """`x` within a border; `pads` are the begins of `axes` (all if None), then their ends.
 

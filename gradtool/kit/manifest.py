@@ -118,8 +118,7 @@ class KitDocument(TypedDict):
         "Where tensors of the state belong in the model that are none there by name.",
     ]
     plan: Annotated[
-        PlanRecord | None,
-        "The memory plan that the step follows; null where it keeps everything.",
+        PlanRecord | None, "The memory plan that the step follows; null where it keeps everything."
     ]
     onnxruntime: Annotated[
         dict[str, object],

@@ -21,13 +21,7 @@ from gradtool.graph.attributes import arguments
 from gradtool.graph.typed import Node, Tensor
 from gradtool.operators.activations import Activation, resolve, value
 from gradtool.operators.recurrence import GATES, is_usual
-from gradtool.ops.recurrent.body_shared import (
-    alive,
-    bias_of,
-    directions,
-    padded,
-    zero_if_empty,
-)
+from gradtool.ops.recurrent.body_shared import alive, bias_of, directions, padded, zero_if_empty
 from gradtool.passes.lower_contrib import literals, replace
 
 

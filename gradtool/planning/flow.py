@@ -38,12 +38,7 @@ class Cut(NamedTuple):
     source_side: Mask
 
 
-def min_cut(
-    nodes: int,
-    arcs: Iterable[tuple[int, int, int | None]],
-    source: int,
-    sink: int,
-) -> Cut:
+def min_cut(nodes: int, arcs: Iterable[tuple[int, int, int | None]], source: int, sink: int) -> Cut:
     """The minimum cut of `arcs` (tail, head, capacity), None being an infinite capacity.
 
     Raises:

@@ -70,10 +70,7 @@ def laid_over(plan: Plan, layout: Layout, names: Container[str], parts: Parts = 
     moving = (b for b in plan.buffers if b.region not in ALWAYS_LIVE)
     buffers += [replace(b, offset=b.offset + shift) for b in moving]
     return replace(
-        plan,
-        buffers=tuple(buffers),
-        peak=plan.peak + shift,
-        peak_live=plan.peak_live + shift,
+        plan, buffers=tuple(buffers), peak=plan.peak + shift, peak_live=plan.peak_live + shift
     )
 
 

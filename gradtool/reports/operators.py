@@ -269,9 +269,7 @@ def page() -> str:
     table = registered_table(entries, full=True)
     bare = Table(table.columns, table.rows)
     return PAGE.format(
-        ort=facts.ONNXRUNTIME,
-        operators=markdown(bare),
-        conventions=markdown(conventions_table()),
+        ort=facts.ONNXRUNTIME, operators=markdown(bare), conventions=markdown(conventions_table())
     )
 
 

@@ -135,10 +135,7 @@ def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> T
     """
     several = len(models) > 1
     columns = [Column("model", kind="name")] if several else []
-    columns += [
-        Column("plan"),
-        *Column.numbers("peak", "saved", "extra FLOPs"),
-    ]
+    columns += [Column("plan"), *Column.numbers("peak", "saved", "extra FLOPs")]
     if memory is not None:
         columns += Column.numbers(f"max batch @ {format_bytes(memory)}")
     rows = []

@@ -124,9 +124,7 @@ def _terms(
 
 
 def _solve(
-    grid: Sequence[tuple[int, ...]],
-    exponents: Sequence[tuple[int, ...]],
-    sizes: Sequence[int],
+    grid: Sequence[tuple[int, ...]], exponents: Sequence[tuple[int, ...]], sizes: Sequence[int]
 ) -> list[int] | None:
     """Integer coefficients of a polynomial with these values; None if there are none."""
     matrix = [[Fraction(_monomial(point, powers)) for powers in exponents] for point in grid]

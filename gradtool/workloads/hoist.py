@@ -134,8 +134,7 @@ class _Network:
         side = min_cut(self.count, arcs, self.SOURCE, self.SINK).source_side
         moved = [node for node, number in self.movers.items() if side[number]]
         return Decision(
-            tuple(n for n in moved if n in self.free),
-            tuple(n for n in moved if n not in self.free),
+            tuple(n for n in moved if n in self.free), tuple(n for n in moved if n not in self.free)
         )
 
     def _open_arcs(self) -> list[tuple[int, int, int | None]]:

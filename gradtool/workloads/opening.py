@@ -192,11 +192,7 @@ def _fold(model: ir.Model) -> bool:
             prune(model, spare=False)
             lowered = True
     if PREVIEW in found:
-        from gradtool.passes.lower_gradient import (
-            is_gradient,
-            lower_gradients,
-            publish_gradients,
-        )
+        from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
 
         if any(is_gradient(node) for node in model.graph):
             infer(model)

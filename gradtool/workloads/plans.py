@@ -176,11 +176,7 @@ def total_flops(program: Program) -> int:
 
 
 def largest_batch(
-    spare: Callable[[int], int | None],
-    *,
-    start: int = 1,
-    rate: float = 0.0,
-    most: int = 1 << 20,
+    spare: Callable[[int], int | None], *, start: int = 1, rate: float = 0.0, most: int = 1 << 20
 ) -> int:
     """The largest batch that leaves no fewer than 0 bytes to `spare`; 0 if `start` does not.
 

@@ -16,11 +16,7 @@ UNREAD = "backward does not read it"
 
 
 def decided(
-    program: Program,
-    root: int,
-    facts: Facts,
-    decision: Decision | None,
-    schedule: Schedule | None,
+    program: Program, root: int, facts: Facts, decision: Decision | None, schedule: Schedule | None
 ) -> Facts:
     """The facts with the decision about the producer, and the cost of recomputing it."""
     if facts.born is None:

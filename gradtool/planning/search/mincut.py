@@ -177,10 +177,7 @@ class _Graph:
         work = sum(c for c in self.costs if c is not None)
         byte, unit = (Fraction(1), Fraction(0)) if price is None else (price, Fraction(1))
         scale = Fraction(self.room) / max(byte * sum(self.bytes) + unit * work, Fraction(1))
-        capacities = [
-            *_rounded(self.bytes, byte * scale),
-            *_rounded(self.costs, unit * scale),
-        ]
+        capacities = [*_rounded(self.bytes, byte * scale), *_rounded(self.costs, unit * scale)]
         arcs = np.concatenate([np.array(capacities, dtype=np.int64), self.unlimited])
         value, side = self.network.cut(arcs, 0, 1)
         return self._choice(side), Fraction(value) / scale
