@@ -204,18 +204,19 @@ class Metrics:
         """The metrics in a document. Raises UsageError if it is none of ours."""
         try:
             return cls(
-                values=_wholes(document["metrics"]),
+                values=wholes(document["metrics"]),
                 tensors={name: _tensor(each) for name, each in document["tensors"].items()},
                 operators={
-                    name: Operator(**_wholes(each)) for name, each in document["operators"].items()
+                    name: Operator(**wholes(each)) for name, each in document["operators"].items()
                 },
-                left_out=_wholes(document)["left_out"],
+                left_out=wholes(document)["left_out"],
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"{where}: is no baseline: write it anew with --update") from error
 
 
-def _wholes(table: Mapping[str, Any]) -> dict[str, int]:
+def wholes(table: Mapping[str, Any]) -> dict[str, int]:
+    """The entries of a table that are whole numbers."""
     return {name: value for name, value in table.items() if is_whole(value)}
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from gradtool.comparison import Snapshot
 from gradtool.comparison.footprint import all_tensors
-from gradtool.comparison.metrics import Metrics, Tensor
+from gradtool.comparison.metrics import Metrics, Tensor, wholes
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole, read_document
 from gradtool.operators.kernel_sets import LIBRARY, Kernels
@@ -97,7 +97,7 @@ def _snapshots(document: Mapping[str, Any], name: str) -> Iterator[Snapshot]:
     elif "cases" in document:
         for case in document["cases"]:
             if case.get("metrics"):
-                totals = _wholes(case["metrics"])
+                totals = wholes(case["metrics"])
                 yield Snapshot(str(case["case"]), totals, kernels=_kernels(case))
     else:
         for model in document.get("models", [document]):
@@ -136,7 +136,7 @@ def _report(model: Mapping[str, Any]) -> Snapshot:
             again=0,
             also=tuple(dict.fromkeys((*(old.also if old else ()), *_also(row)))),
         )
-    regions = _with_gaps(_whole(model["peak_bytes"]), _wholes(model["regions"]))
+    regions = _with_gaps(_whole(model["peak_bytes"]), wholes(model["regions"]))
     return Snapshot(
         str(model["model"]),
         _totals(model),
@@ -189,11 +189,7 @@ def _with_gaps(peak: int, regions: Mapping[str, int]) -> dict[str, int]:
 
 def _totals(document: Mapping[str, Any]) -> dict[str, int]:
     named = {name: document.get(key) for name, key in _PLAN_TOTALS.items()}
-    return _wholes(named)
-
-
-def _wholes(table: Mapping[str, Any]) -> dict[str, int]:
-    return {name: value for name, value in table.items() if is_whole(value)}
+    return wholes(named)
 
 
 def _whole(found: object) -> int:

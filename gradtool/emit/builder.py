@@ -239,17 +239,19 @@ class Builder(Idioms):
             array = array.astype((dtype or ir.DataType.INT64).numpy())
         key = (array.dtype.str + array.dtype.name, array.shape, array.tobytes())
         if key not in self._constants:
-            tensor = ir.Tensor(array, name=self.names.fresh("const"))
-            made = Tensor(
-                name=tensor.name,
-                shape=ir.Shape(array.shape),
-                type=ir.TensorType(tensor.dtype),
-                const_value=tensor,
-            )
-            self.root.register_initializer(made)
+            made = self.initializer(ir.Tensor(array, name=self.names.fresh("const")))
             self.model.ir_version = max(self.model.ir_version, _CONSTANTS)
             self._constants[key] = made
         return self._constants[key]
+
+    def initializer(self, tensor: ir.TensorProtocol) -> Tensor:
+        """A new initializer of the name, the type and the shape of a tensor."""
+        made = Tensor(
+            name=tensor.name, shape=ir.Shape(tensor.shape.numpy()),
+            type=ir.TensorType(tensor.dtype), const_value=tensor,
+        )  # fmt: skip
+        self.root.register_initializer(made)
+        return made
 
     # ----------------------------------------------------------------- subgraphs
 

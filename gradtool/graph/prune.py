@@ -50,6 +50,23 @@ def drop(nodes: Iterable[ir.Node]) -> None:
         graph.remove(members, safe=True)
 
 
+def succeed(new: ir.Value, old: ir.Value) -> None:
+    """Let a value have the name, the readers and, as an output, the place of another."""
+    name, old.name = old.name, None
+    new.name = name or new.name
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+
+
+def drop_unread(graph: ir.Graph) -> None:
+    """Remove the nodes of a graph that nothing reads, last ones first."""
+    dead = []
+    for node in reversed(graph):
+        if not any(is_used(v) for v in node.outputs):
+            detach(node)
+            dead.append(node)
+    graph.remove(dead)
+
+
 def detach(node: ir.Node) -> None:
     """Let a node and its subgraphs read nothing any more."""
     for reader in (node, *inner_nodes(node)):

@@ -30,16 +30,6 @@ def file_names(names: Sequence[str]) -> list[str]:
     ]
 
 
-def dtype_named(name: str) -> np.dtype[Any]:
-    """An element type by its name in NumPy, narrow floats included."""
-    return safetensors.TYPES[name]
-
-
-def is_type(name: str) -> bool:
-    """Whether tensors of a state may be of an element type."""
-    return name in safetensors.TYPES
-
-
 def read(path: Path, entries: Sequence[Entry]) -> Reading:
     """The parameters and statistics of a state, from a safetensors file or a folder as of the kit.
 
@@ -65,7 +55,7 @@ def _from_file(path: Path, known: Mapping[str, Entry]) -> Mapping[str, Stored]:
     for name, array in arrays.items():
         if name not in known:
             raise UsageError(f"{path}: the kit has no state {name!r}{suggest(name, known)}")
-        dtype, shape = dtype_named(known[name]["type"]), tuple(known[name]["shape"])
+        dtype, shape = safetensors.TYPES[known[name]["type"]], tuple(known[name]["shape"])
         if (array.dtype, array.shape) != (dtype, shape):
             raise UsageError(
                 f"{path}: {name!r} is {array.dtype}{list(array.shape)}, in the kit "
@@ -88,7 +78,7 @@ def _from_folder(path: Path, entries: Sequence[Entry]) -> Mapping[str, np.ndarra
 
 
 def _binary(path: Path, entry: Entry) -> np.ndarray[Any, Any]:
-    dtype, shape = dtype_named(entry["type"]), tuple(entry["shape"])
+    dtype, shape = safetensors.TYPES[entry["type"]], tuple(entry["shape"])
     with SystemErrors(path), contained.opened(path) as file:
         data = file.read()
     wanted = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

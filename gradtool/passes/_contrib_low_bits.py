@@ -162,12 +162,7 @@ def _stored(
         raise refused(node, f"{value.name!r} of {value.dtype} that is no initializer")
     name = op.names.fresh(f"{value.name}.bytes")
     make: Callable[[], Any] = partial(_tensor, tensor, shape, read)
-    made = ir.Value(
-        name=name, shape=ir.Shape(shape), type=ir.TensorType(BYTE),
-        const_value=ir.LazyTensor(make, dtype=BYTE, shape=ir.Shape(shape), name=name),
-    )  # fmt: skip
-    op.root.register_initializer(made)
-    return made
+    return op.initializer(ir.LazyTensor(make, dtype=BYTE, shape=ir.Shape(shape), name=name))
 
 
 def _tensor(

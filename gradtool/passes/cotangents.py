@@ -54,10 +54,7 @@ def _ones(op: Builder, loss: ir.Value) -> ir.Value:
 
     assert loss.dtype is not None and loss.shape is not None  # noqa: PT018, S101 - a loss has both
     ones = np.ones(loss.shape.numpy(), dtype=loss.dtype.numpy())
-    tensor = ir.Tensor(ones, name=op.names.fresh(f"{loss.name}_grad"))
-    made = ir.Value(name=tensor.name, shape=loss.shape, type=loss.type, const_value=tensor)
-    op.root.register_initializer(made)
-    return made
+    return op.initializer(ir.Tensor(ones, name=op.names.fresh(f"{loss.name}_grad")))
 
 
 def _seed(op: Builder, loss: ir.Value) -> ir.Value:

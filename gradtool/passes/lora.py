@@ -99,7 +99,7 @@ def attach_zeros(model: ir.Model, adapters: Sequence[Adapter], shapes: Mapping[s
             why = "is no tensor of its own there" if uses is None else uses
             raise UsageError(f"no adapter beside {adapter.weight!r} in the file itself: it {why}")
         dtype = kind_of(weight, uses)[0]
-        a, b = (_register(op, Zeros(dtype, tuple(shapes[name]), name)) for name in adapter.names)
+        a, b = (op.initializer(Zeros(dtype, tuple(shapes[name]), name)) for name in adapter.names)
         model.graph.inputs.extend((a, b))
         unknown = ir.Value(type=ir.TensorType(dtype))
         for use in uses:
@@ -139,21 +139,10 @@ def _drawn(
     bound = 1 / np.sqrt(max(fan_in, 1))
     drawn = stream.uniform(-bound, bound, a_sizes).astype(dtype.numpy())
     names = (op.names.fresh(f"{adapter.weight}.lora_{which}") for which in "AB")
-    a = _register(op, ir.Tensor(drawn, dtype=dtype, name=next(names)))
-    b = _register(op, Zeros(dtype, b_sizes, next(names)))
+    a = op.initializer(ir.Tensor(drawn, dtype=dtype, name=next(names)))
+    b = op.initializer(Zeros(dtype, b_sizes, next(names)))
     op.folding.never([a, b])
     return a, b
-
-
-def _register(op: Builder, tensor: ir.TensorProtocol) -> ir.Value:
-    made = ir.Value(
-        name=tensor.name,
-        shape=ir.Shape(tensor.shape.numpy()),
-        type=ir.TensorType(tensor.dtype),
-        const_value=tensor,
-    )
-    op.root.register_initializer(made)
-    return made
 
 
 # ------------------------------------------------------------------------------------ branches

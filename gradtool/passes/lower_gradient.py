@@ -17,7 +17,7 @@ from gradtool.graph import walk
 from gradtool.graph.families import PREVIEW as DOMAIN
 from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import Names
-from gradtool.graph.prune import drop
+from gradtool.graph.prune import drop, succeed
 from gradtool.graph.reads import dependent, needed, reads
 from gradtool.graph.training_info import TrainingInfo, record
 from gradtool.graph.typed import as_tensor
@@ -100,9 +100,7 @@ def _lower(model: ir.Model, node: ir.Node) -> dict[str, str]:
     for output, x in zip(node.outputs, fed, strict=False):
         if output.name:
             result = _copied(op, made.gradients[x])
-            name, output.name = output.name, None
-            result.name = name
-            output.replace_all_uses_with(result, replace_graph_outputs=True)
+            succeed(result, output)
             results.append(result)
     drop([node])
     _move_behind(model.graph, results)

@@ -112,13 +112,7 @@ class Weights:
         self, op: Any, node: ir.Node, name: str, array: np.ndarray[Any, Any]
     ) -> ir.Value:
         tensor = ir.Tensor(np.ascontiguousarray(array), name=op.names.fresh(name))
-        made = ir.Value(
-            name=tensor.name,
-            shape=ir.Shape(array.shape),
-            type=ir.TensorType(FLOAT),
-            const_value=tensor,
-        )
-        op.root.register_initializer(made)
+        made: ir.Value = op.initializer(tensor)
         self.made.append(made)
         add_location(op.model, made.name or "", node, attribute=name, mirrored=self.mirrored)
         return made
@@ -205,8 +199,5 @@ def _names(op: Any, classes: Sequence[Any]) -> ir.Value:
     """A table of strings."""
     names = [name.encode() if isinstance(name, str) else name for name in classes]
     tensor = ir.StringTensor(names, shape=ir.Shape([len(names)]), name=op.names.fresh("classes"))
-    made = ir.Value(
-        name=tensor.name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor
-    )
-    op.root.register_initializer(made)
+    made: ir.Value = op.initializer(tensor)
     return made

@@ -21,7 +21,7 @@ from gradtool.graph import walk
 from gradtool.graph.metadata import STAGE
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_tensor
-from gradtool.graph.prune import detach
+from gradtool.graph.prune import drop_unread, succeed
 from gradtool.graph.typed import as_tensor
 from gradtool.ops.control.gradient_bodies import copy, is_random
 
@@ -48,19 +48,9 @@ def lower_sequences(op: Builder) -> int:
                 rule = RULES.get(node.op_type)
                 if rule is not None:
                     count += rule(op, node, known)
-        if graph is not op.model.graph:
-            _drop_unread(graph)
+        if graph is not op.model.graph:  # which is pruned later
+            drop_unread(graph)
     return count
-
-
-def _drop_unread(graph: ir.Graph) -> None:
-    """Remove dead nodes of a body; the main graph is pruned later."""
-    dead = []
-    for node in reversed(graph):
-        if not any(v.uses() or v.is_graph_output() for v in node.outputs):
-            detach(node)
-            dead.append(node)
-    graph.remove(dead)
 
 
 def _constant(value: ir.Value | None) -> Any:
@@ -81,9 +71,8 @@ def _result(op: Builder, value: ir.Value, by: ir.Value) -> int:
     if not value.is_graph_output():
         return _replace(value, by)
     made = op.Identity(by)
-    name, value.name = value.name, None
-    made.name, made.shape = name, value.shape if value.shape is not None else made.shape
-    value.replace_all_uses_with(made, replace_graph_outputs=True)
+    made.shape = value.shape if value.shape is not None else made.shape
+    succeed(made, value)
     return 1
 
 

@@ -14,6 +14,7 @@ from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.families import PREVIEW as DOMAIN
 from gradtool.graph.metadata import SOURCE, STAGE
+from gradtool.graph.prune import succeed
 from gradtool.operators.updates import decayed, descended, means, velocity
 
 
@@ -30,9 +31,7 @@ def lower_updates(op: Builder) -> int:
         with op.at(node, stage=stage, source=source, prefix=node.name or ""), op.arithmetic():
             made = RULES[node.op_type](op, node)
         for before, after in zip(node.outputs, made, strict=True):
-            name, before.name = before.name, None
-            after.name = name or after.name
-            before.replace_all_uses_with(after, replace_graph_outputs=True)
+            succeed(after, before)
         assert node.graph is not None  # noqa: S101 - a node found in a graph
         node.graph.remove(node, safe=True)
     if nodes and not any(n.domain == DOMAIN for n in walk.nodes(graph)):

@@ -20,7 +20,7 @@ from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import DOMAIN, named
 from gradtool.graph.metadata import SOURCE
-from gradtool.graph.prune import drop
+from gradtool.graph.prune import drop, succeed
 from gradtool.graph.typed import Tensor
 from gradtool.passes.residuals import Sizes
 
@@ -167,8 +167,7 @@ def _replace(op: Builder, node: ir.Node) -> ir.Value:
     with op.at(node, stage="backward", source=source, prefix=node.name or ""), op.arithmetic():
         new: ir.Value = body(op, *node.inputs, **arguments(node))
     op.near = ()
-    name, old.name = old.name, None
-    new.name, new.type = name, old.type
+    new.type = old.type
     new.shape = old.shape if old.shape is not None else new.shape
-    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    succeed(new, old)
     return new

@@ -217,11 +217,7 @@ def _require(model: ir.Model, name: str, gradients: Mapping[ir.Value, ir.Value])
 
 def zeros(op: Builder, name: str, dtype: ir.DataType, sizes: Sequence[int]) -> ir.Value:
     """A new initializer of zeros, which changes from step to step."""
-    tensor = Zeros(dtype, tuple(sizes), op.names.fresh(name))
-    made = ir.Value(
-        name=tensor.name, shape=ir.Shape(sizes), type=ir.TensorType(dtype), const_value=tensor
-    )
-    op.root.register_initializer(made)
+    made = op.initializer(Zeros(dtype, tuple(sizes), op.names.fresh(name)))
     op.folding.never([made])
     return made
 

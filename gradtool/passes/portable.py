@@ -19,6 +19,7 @@ from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.metadata import SOURCE, STAGE
+from gradtool.graph.prune import succeed
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.operators.windows import Window
 from gradtool.ops.pool.body import place_type
@@ -69,9 +70,8 @@ def _replace(op: Builder, node: ir.Node) -> bool:
         if use.node.op_type == "MaxPoolGrad":
             use.node.attributes["storage_order"] = ir.AttrInt64("storage_order", 0)
     for before, after in zip(node.outputs, (y, places), strict=True):
-        name, before.name = before.name, None
-        after.name, after.shape = name, before.shape
-        before.replace_all_uses_with(after, replace_graph_outputs=True)
+        after.shape = before.shape
+        succeed(after, before)
     assert node.graph is not None  # noqa: S101 - a node found in a graph
     node.graph.remove(node, safe=True)
     return True

@@ -18,6 +18,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph import walk
 from gradtool.graph.predicates import is_used
+from gradtool.graph.prune import succeed
 from gradtool.graph.randomness import may_draw
 from gradtool.losses.output_heads import LAYOUTS
 from gradtool.passes.exporters import REMEDY, folded
@@ -159,8 +160,7 @@ def infer_by(node: ir.Node, op: Builder) -> None:
         if is_used(result):
             with op.at(node, stage="forward", source="", prefix=node.name or ""):
                 same = op.Identity(kept)
-            same.name, result.name = result.name, None
-            result.replace_all_uses_with(same, replace_graph_outputs=True)
+            succeed(same, result)
     node.op_type, node.domain = "BatchNormalization", ""
     node.attributes.pop("training_mode", None)
     node.resize_outputs(1)

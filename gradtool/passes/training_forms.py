@@ -19,6 +19,7 @@ from gradtool.graph import walk
 from gradtool.graph.constants import integers
 from gradtool.graph.devices import place_like
 from gradtool.graph.metadata import STAGE
+from gradtool.graph.prune import succeed
 from gradtool.graph.typed import Tensor, as_tensor
 
 
@@ -104,11 +105,9 @@ def stand_in(made: Tensor | Sequence[Tensor], node: ir.Node) -> None:
     place_like(new, node, dict(zip(node.outputs, made, strict=False)))
     new.metadata_props.update(node.metadata_props | {STAGE: "forward"})
     for before, after in zip(node.outputs, made, strict=False):
-        if before.name:
-            kept, before.name = before.name, None
-            after.name = kept
-            after.shape = before.shape if before.shape is not None else after.shape
-        before.replace_all_uses_with(after, replace_graph_outputs=True)
+        if before.name and before.shape is not None:
+            after.shape = before.shape
+        succeed(after, before)
     label, node.name = node.name, None
     new.name = label
     node.graph.remove(node, safe=True)

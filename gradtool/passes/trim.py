@@ -7,7 +7,7 @@ from collections.abc import Collection
 import onnx_ir as ir
 
 from gradtool.graph.predicates import is_used
-from gradtool.graph.prune import detach
+from gradtool.graph.prune import detach, drop_unread, succeed
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.graph.walk import graphs, subgraphs
 
@@ -51,7 +51,7 @@ def _shrink(node: ir.Node, kept: list[int], first: int) -> None:
     for inner in subgraphs(node):
         outputs = list(inner.outputs)
         inner.outputs[:] = [*outputs[:before], *(outputs[before + i] for i in kept)]
-        _drop_unread(inner)
+        drop_unread(inner)
     attributes = [_selected(attr, kept, first) for attr in node.attributes.values()]
     node.attributes.clear()
     made = ir.Node(
@@ -60,9 +60,8 @@ def _shrink(node: ir.Node, kept: list[int], first: int) -> None:
     )  # fmt: skip
     for index, value in zip(kept, made.outputs, strict=True):
         old = node.outputs[index]
-        value.name, old.name = old.name, None
         value.type, value.shape = old.type, old.shape
-        old.replace_all_uses_with(value, replace_graph_outputs=True)
+        succeed(value, old)
     assert isinstance(node.graph, ir.Graph)  # noqa: S101 - a node found in a graph
     node.graph.insert_before(node, made)
     detach(node)
@@ -75,15 +74,6 @@ def _selected(attr: ir.Attr, kept: list[int], first: int) -> ir.Attr:
         return attr
     values = attr.as_ints()
     return ir.AttrInt64s(attr.name, [values[i - first] for i in kept if i >= first])
-
-
-def _drop_unread(graph: ir.Graph) -> None:
-    dead = []
-    for node in reversed(graph):
-        if not any(is_used(v) for v in node.outputs):
-            detach(node)
-            dead.append(node)
-    graph.remove(dead)
 
 
 def return_no_more(model: ir.Model, those: Collection[ir.Value], loss: ir.Value | None) -> None:

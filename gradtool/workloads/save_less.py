@@ -20,7 +20,7 @@ import onnx_ir as ir
 from gradtool.errors import GradtoolError
 from gradtool.graph import walk
 from gradtool.graph.predicates import is_float
-from gradtool.graph.prune import drop
+from gradtool.graph.prune import drop, succeed
 from gradtool.graph.reads import reads
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.io import symbols
@@ -266,9 +266,7 @@ class Draft:
         """Take everything back: nodes, their order, names, and what constants bodies brought."""
         graph = self._graph
         for old, new in self._results.items():
-            name, new.name = new.name, None
-            old.name = name
-            new.replace_all_uses_with(old, replace_graph_outputs=True)
+            succeed(old, new)
         for node in self._moved:
             unmark(node)
         drop(self.bodies)
