@@ -124,7 +124,8 @@ _NOT_JUDGED = (
     "ONNX Runtime only *guarantees* support",
 )  # fmt: skip
 _CHILD = """
-import json, sys
+import gc, json, os, sys
+gc.disable()
 import onnxruntime as ort
 options = ort.SessionOptions()
 options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, sys.argv[1])
@@ -134,9 +135,10 @@ model = sys.stdin.buffer.read()
 try:
     ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 except Exception as error:
-    print(json.dumps([type(error).__name__, str(error)]))
+    print(json.dumps([type(error).__name__, str(error)]), flush=True)
 else:
-    print("[]")
+    print("[]", flush=True)
+os._exit(0)  # to unload what a session takes is as long as to start Python
 """
 
 
