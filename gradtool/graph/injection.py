@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Literal
 
     Role = Literal["bodies", "evaluate", "rules", "timing"]
@@ -25,9 +26,22 @@ def provide(role: Role, path: str) -> None:
 def provided(role: Role) -> Any:
     """The provider of a role."""
     if role not in _FOUND:
-        from importlib import import_module
-
-        module, _, name = _PROVIDERS[role].partition(":")
-        found = import_module(module)
-        _FOUND[role] = getattr(found, name) if name else found
+        _FOUND[role] = _at(_PROVIDERS[role])
     return _FOUND[role]
+
+
+def by_need(path: str) -> Callable[..., Any]:
+    """The function `package.module:name` for a table, imported when it is first called."""
+
+    def called(*given: Any) -> Any:
+        return _at(path)(*given)
+
+    return called
+
+
+def _at(path: str) -> Any:
+    from importlib import import_module
+
+    module, _, name = path.partition(":")
+    found = import_module(module)
+    return getattr(found, name) if name else found

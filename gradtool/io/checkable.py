@@ -21,7 +21,6 @@ from gradtool.graph.reads import reads
 from gradtool.graph.tensors import is_external, nbytes
 from gradtool.io import walk, wire
 from gradtool.io.streamed_proto import Message, around, model_pieces
-from gradtool.operators.resize import fraction
 
 # Nodes. Loading a longer graph takes onnxruntime longer than building it took.
 MOST_AT_ONCE = 5_000
@@ -220,6 +219,8 @@ def _made_by(item: onnx.TensorProto | onnx.NodeProto) -> str:
 
 
 def _is_rounded(scales: onnx.TensorProto) -> bool:
+    from gradtool.operators.resize import fraction
+
     values = onnx.numpy_helper.to_array(scales).astype(np.float32).ravel()
     return any(fraction(s) != Fraction(float(s)) for s in values if np.isfinite(s))
 

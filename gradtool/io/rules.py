@@ -15,10 +15,11 @@ import onnx_ir as ir
 from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.graph.error_context import blamed
+from gradtool.graph.injection import by_need
 from gradtool.graph.limits import Limits
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_integer
-from gradtool.io import choices, lengths, sequence_rules, static_operands, window_rules
+from gradtool.io import choices, lengths, static_operands, window_rules
 from gradtool.operators.recurrence import GATES
 from gradtool.shapes import limits as shape_limits
 
@@ -325,9 +326,9 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _scales),
     **dict.fromkeys(("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"), _losses),
-    **dict.fromkeys(GATES, sequence_rules.recurrent),
+    **dict.fromkeys(GATES, by_need("gradtool.io.sequence_rules:recurrent")),
     "GroupNormalization": _groups,
-    "Attention": sequence_rules.attention,
+    "Attention": by_need("gradtool.io.sequence_rules:attention"),
     "Col2Im": _col2im,
     "DeformConv": window_rules.deformable,
     "Expand": _expand,

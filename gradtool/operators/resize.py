@@ -14,7 +14,7 @@ from gradtool.operators.resampling import common_scale
 Dim = Any  # int | ir.SymbolicDim: the library has no types
 
 
-def _resize(library: Any, ctx: Any, node: ir.Node) -> None:
+def infer(library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's scales sizes exactly; every runtime does so in float32, where 0.7 · 10 is 7."""
     library(ctx, node)
     x, y = node.inputs[0], node.outputs[0]
@@ -58,6 +58,3 @@ def fraction(scale: np.float32) -> Fraction:
     while np.float32(found := Fraction(float(scale)).limit_denominator(limit)) != scale:
         limit *= 2
     return found
-
-
-RULES = {("Resize", 10): _resize}

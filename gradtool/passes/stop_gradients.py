@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -51,8 +52,7 @@ class _Operation:
         return _OPERAND.findall(self.arguments)
 
 
-@dataclass(frozen=True)
-class Stopped:
+class Stopped(NamedTuple):
     """The values that stop gradients, and warnings about them."""
 
     values: frozenset[ir.Value] = frozenset()

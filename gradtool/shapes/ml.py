@@ -10,14 +10,14 @@ import onnx_ir as ir
 FLOAT = ir.DataType.FLOAT
 
 
-def _like_x(_library: Any, ctx: Any, node: ir.Node) -> None:
+def like_x(_library: Any, ctx: Any, node: ir.Node) -> None:
     """The shape of x, in single precision."""
     x = node.inputs[0]
     if x is not None:
         ctx.set_shape_and_dtype(node.outputs[0], x.shape, FLOAT)
 
 
-def _imputer(_library: Any, ctx: Any, node: ir.Node) -> None:
+def imputer(_library: Any, ctx: Any, node: ir.Node) -> None:
     """Shape and type of x."""
     x = node.inputs[0]
     if x is not None:
@@ -31,13 +31,13 @@ def _rows(ctx: Any, x: ir.Value | None) -> Any:
     return x.shape[0] if len(x.shape) > 1 else 1
 
 
-def _feature_vectorizer(_library: Any, ctx: Any, node: ir.Node) -> None:
+def feature_vectorizer(_library: Any, ctx: Any, node: ir.Node) -> None:
     """Rows, by the sum of the dimensions."""
     total = sum(node.attributes["inputdimensions"].as_ints())
     ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([_rows(ctx, node.inputs[0]), total]), FLOAT)
 
 
-def _one_hot_encoder(_library: Any, ctx: Any, node: ir.Node) -> None:
+def one_hot_encoder(_library: Any, ctx: Any, node: ir.Node) -> None:
     """The shape of x, and an axis of categories."""
     x, given = node.inputs[0], node.attributes
     if x is not None and x.shape is not None:
@@ -45,14 +45,14 @@ def _one_hot_encoder(_library: Any, ctx: Any, node: ir.Node) -> None:
         ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([*x.shape, count]), FLOAT)
 
 
-def _regressor(_library: Any, ctx: Any, node: ir.Node) -> None:
+def regressor(_library: Any, ctx: Any, node: ir.Node) -> None:
     """Rows, by targets."""
     targets = node.attributes.get_int("targets", 1)
     shape = ir.Shape([_rows(ctx, node.inputs[0]), targets])
     ctx.set_shape_and_dtype(node.outputs[0], shape, FLOAT)
 
 
-def _linear_classifier(_library: Any, ctx: Any, node: ir.Node) -> None:
+def linear_classifier(_library: Any, ctx: Any, node: ir.Node) -> None:
     """One label per row, and rows by classes."""
     rows, given = _rows(ctx, node.inputs[0]), node.attributes
     text = "classlabels_strings" in given
@@ -63,7 +63,7 @@ def _linear_classifier(_library: Any, ctx: Any, node: ir.Node) -> None:
         ctx.set_shape_and_dtype(node.outputs[1], ir.Shape([rows, len(labels)]), FLOAT)
 
 
-def _array_feature_extractor(_library: Any, ctx: Any, node: ir.Node) -> None:
+def array_feature_extractor(_library: Any, ctx: Any, node: ir.Node) -> None:
     """As x, with one column per index; a vector is one row."""
     x, indices = node.inputs
     if x is None or x.shape is None or indices is None or indices.shape is None:
@@ -78,14 +78,9 @@ def _array_feature_extractor(_library: Any, ctx: Any, node: ir.Node) -> None:
     ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([*rows, count]), x.dtype)
 
 
-RULES = {
-    ("ai.onnx.ml::ArrayFeatureExtractor", 1): _array_feature_extractor,
-    ("ai.onnx.ml::FeatureVectorizer", 1): _feature_vectorizer,
-    ("ai.onnx.ml::Imputer", 1): _imputer,
-    ("ai.onnx.ml::LinearClassifier", 1): _linear_classifier,
-    ("ai.onnx.ml::LinearRegressor", 1): _regressor,
-    ("ai.onnx.ml::Normalizer", 1): _like_x,
-    ("ai.onnx.ml::OneHotEncoder", 1): _one_hot_encoder,
-    ("ai.onnx.ml::SVMRegressor", 1): _regressor,
-    ("ai.onnx.ml::Scaler", 1): _like_x,
-}
+def tree_ensemble(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """Rows of x, by targets."""
+    x = node.inputs[0]
+    if x is not None and x.shape is not None:
+        targets = node.attributes["n_targets"].as_int()
+        ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([x.shape[0], targets]), x.dtype)

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from gradtool.graph.families import split_name
+from gradtool.graph.injection import by_need
 from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.summarized import MOST_SYMBOLS, summarized
 from gradtool.operators import pools as pool_rules
-from gradtool.operators import resize as resize_rules
 from gradtool.shapes import broadcast as broadcast_rules
 from gradtool.shapes import contents, slices
-from gradtool.shapes import control as control_rules
-from gradtool.shapes import ml as ml_shape_rules
 from gradtool.shapes import sequences as sequence_rules
 from gradtool.shapes.limits import guarded
 
@@ -299,38 +297,44 @@ def _unique(library: Any, ctx: Any, node: ir.Node) -> None:
         ctx.set_shape(y, ir.Shape([*x.shape[:axis], y.shape[0], *x.shape[axis + 1 :]]))
 
 
-def _tree_ensemble(_library: Any, ctx: Any, node: ir.Node) -> None:
-    """Rows of x, by targets."""
-    x = node.inputs[0]
-    if x is not None and x.shape is not None:
-        targets = node.attributes["n_targets"].as_int()
-        ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([x.shape[0], targets]), x.dtype)
-
-
+ML_RULES = {
+    "ArrayFeatureExtractor": "array_feature_extractor",
+    "FeatureVectorizer": "feature_vectorizer",
+    "Imputer": "imputer",
+    "LinearClassifier": "linear_classifier",
+    "LinearRegressor": "regressor",
+    "Normalizer": "like_x",
+    "OneHotEncoder": "one_hot_encoder",
+    "SVMRegressor": "regressor",
+    "Scaler": "like_x",
+    "TreeEnsemble": "tree_ensemble",
+}
 RULES = {
     ("Attention", 23): _attention,
     ("ConstantOfShape", 9): _constant_of_shape,
     ("Concat", 4): _concat,
     ("com.microsoft::FusedMatMul", 1): _fused_matmul,
     ("GroupNormalization", 18): _group_normalization,
-    ("If", 1): control_rules.if_,
-    ("Loop", 1): control_rules.loop,
+    ("If", 1): by_need("gradtool.shapes.control:if_"),
+    ("Loop", 1): by_need("gradtool.shapes.control:loop"),
     ("MelWeightMatrix", 17): _mel_weight_matrix,
     ("MaxUnpool", 9): _max_unpool,
     ("Cast", 6): _truth,
     ("NonZero", 9): _non_zero,
     ("Reshape", 5): _reshape,
+    ("Resize", 10): by_need("gradtool.operators.resize:infer"),
     ("Not", 1): _truth,
     ("Split", 2): _split,
     ("Squeeze", 1): _squeeze,
-    ("ai.onnx.ml::TreeEnsemble", 1): _tree_ensemble,
     ("Tile", 6): _tile,
     ("Unique", 11): _unique,
     **{(op, 1): _reduce for op in REDUCTIONS},
     **broadcast_rules.RULES,
-    **ml_shape_rules.RULES,
+    **{
+        (f"ai.onnx.ml::{op}", 1): by_need(f"gradtool.shapes.ml:{rule}")
+        for op, rule in ML_RULES.items()
+    },
     **pool_rules.RULES,
-    **resize_rules.RULES,
     **sequence_rules.RULES,
     **slices.RULES,
 }

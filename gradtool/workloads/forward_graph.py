@@ -12,7 +12,7 @@ from gradtool.errors import UsageError
 from gradtool.graph import branches, walk
 from gradtool.graph.families import ML, PREVIEW
 from gradtool.graph.lora import Adapter
-from gradtool.graph.metadata import STAGE
+from gradtool.graph.metadata import FX_NODE, STAGE, TRACE
 from gradtool.graph.names import Names
 from gradtool.graph.stages import ROLES
 from gradtool.graph.training_info import TrainingInfo
@@ -23,8 +23,6 @@ from gradtool.passes.cotangents import cotangents_of
 from gradtool.passes.exporters import folded, renamed, untied
 from gradtool.passes.parameters import Role, Roles, roles_of
 from gradtool.passes.second_order import reopen
-from gradtool.passes.stop_gradients import Stopped, stop_gradients
-from gradtool.passes.straight_through import frozen, mark_scales, straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.untie_initializers import lift_initializers, separate_statistics
 from gradtool.passes.whole_windows import fit_windows
@@ -67,7 +65,12 @@ def forward_of(model: ir.Model, options: GradOptions, *, again: bool) -> Forward
     op = _builder(model, options)
     if not again:
         separate_statistics(op)
-    stopped = Stopped() if again else stop_gradients(op)
+    stopped, stops = frozenset[ir.Value](), tuple[str, ...]()
+    if not again and any({FX_NODE, TRACE} & n.metadata_props.keys() for n in op.graph):
+        from gradtool.passes.stop_gradients import stop_gradients
+
+        stopped, stops = stop_gradients(op)
+    frozen = _frozen(op.graph, adapted=options.lora is not None)
     roles, lowered = _classified(op, again=again)
     nodes = len(model.graph)
     _mark(list(model.graph), op.names)
@@ -76,15 +79,15 @@ def forward_of(model: ir.Model, options: GradOptions, *, again: bool) -> Forward
         *folded(model.graph),
         *renamed(model.graph),
         *untied(model.graph),
-        *frozen(model.graph, adapted=options.lora is not None),
-        *stopped.said,
+        *frozen,
+        *stops,
         *_into_training_form(op, train_mode=options.train_mode),
     )
     if any(node.op_type == "DequantizeLinear" for node in model.graph) and not again:
         from gradtool.passes.fuse_low_bits import fuse_low_bits
 
         fuse_low_bits(op, {*(options.wrt or ())})
-    return Forward(op, roles, frozenset(stopped.values), nodes, said)
+    return Forward(op, roles, stopped, nodes, said)
 
 
 def heads_of(forward: Forward, options: GradOptions) -> Heads:
@@ -129,7 +132,6 @@ def _builder(model: ir.Model, options: GradOptions) -> Builder:
 def _classified(op: Builder, *, again: bool) -> tuple[Roles, Sequence[str]]:
     """Roles of initializers and inputs, weights in attributes among them; what to say of those."""
     graph = op.model.graph
-    mark_scales(graph)
     roles = roles_of(graph, reopen(op.model) if again else _leaves(graph))
     said: Sequence[str] = ()
     if not again and ML in walk.domains(graph):
@@ -143,6 +145,28 @@ def _classified(op: Builder, *, again: bool) -> tuple[Roles, Sequence[str]]:
         for v, role in roles.items()
     }
     return roles, said
+
+
+def _is_quantised(graph: ir.Graph) -> bool:
+    """Whether a graph has operators on quantised values, or weights of few bits."""
+    kinds = {node.op_type for node in graph}
+    return any(
+        "uantizeLinear" in kind or kind.startswith("QLinear") or kind.endswith("Integer")
+        for kind in kinds
+    ) or any(
+        v.dtype is not None and v.dtype.is_integer() and v.dtype.bitwidth <= 8
+        for v in graph.initializers.values()
+    )
+
+
+def _frozen(graph: ir.Graph, *, adapted: bool) -> list[str]:
+    """Mark scales of quantised values, which are no parameters; lines on what is not trained."""
+    if not _is_quantised(graph):
+        return []
+    from gradtool.passes.straight_through import frozen, mark_scales
+
+    mark_scales(graph)
+    return frozen(graph, adapted=adapted)
 
 
 def _leaves(graph: ir.Graph) -> list[ir.Value]:
@@ -172,7 +196,10 @@ def _into_training_form(op: Builder, *, train_mode: modes.TrainMode) -> list[str
 
         if lower_sequences(op):
             infer(op.model)
-    straight_through(op.model, op)
+    if _is_quantised(op.graph):
+        from gradtool.passes.straight_through import straight_through
+
+        straight_through(op.model, op)
     return said
 
 
