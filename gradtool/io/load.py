@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +10,16 @@ from dataclasses import dataclass
 
 import onnx
 import onnx_ir as ir
+from onnx import defs
 
 from gradtool.arguments import takes
 from gradtool.errors import ModelError, UsageError
 from gradtool.graph import branches
 from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.graph.metadata import SOURCE
+from gradtool.graph.names import label
 from gradtool.graph.training_info import TrainingInfo
+from gradtool.graph.walk import nodes
 from gradtool.io import (
     declared,
     equations,
@@ -25,7 +29,6 @@ from gradtool.io import (
     read,
     rules,
     structure,
-    types,
     walk,
 )
 from gradtool.io import dims as dimensions
@@ -143,7 +146,7 @@ def _inferred(model: ir.Model, said: declared.Declared, limits: Limits) -> tuple
         hints = equations.settle(model)
     branches.take(model)
     hints += declared.check(model, said, limits)
-    types.check(model)
+    _check_types(model)
     rules.check(model, limits)
     return hints
 
@@ -216,3 +219,62 @@ def deserialize(proto: onnx.ModelProto) -> ir.Model:
     if not any(domain in model.graph.opset_imports for domain in STANDARD):
         model.graph.opset_imports[""] = opsets.MOST
     return model
+
+
+def _check_types(model: ir.Model) -> None:
+    """Check every node whose operator ONNX defines. Types must have been inferred.
+
+    Raises:
+        ModelError: naming the node and the input.
+    """
+    imports = model.graph.opset_imports
+    for node in nodes(model.graph):
+        parameters = _parameters(node.op_type, node.domain, imports.get(node.domain, 0))
+        if parameters:
+            _check_node(node, parameters)
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """An input of a schema: the type variable it belongs to, and the types that it takes."""
+
+    variable: str
+    types: frozenset[str]
+    homogeneous: bool
+
+
+@functools.cache
+def _parameters(name: str, domain: str, version: int) -> tuple[_Parameter, ...]:
+    """The inputs of an operator; a variadic one is the last. Empty where there is no schema."""
+    try:
+        schema = defs.get_schema(name, version, domain)
+    except defs.SchemaError:
+        return ()
+    return tuple(
+        _Parameter(i.type_str, frozenset(i.types), i.is_homogeneous) for i in schema.inputs
+    )
+
+
+def _check_node(node: ir.Node, parameters: tuple[_Parameter, ...]) -> None:
+    bound: dict[str, str] = {}
+    for index, value in enumerate(node.inputs):
+        kind = _type_name(value)
+        if kind is None:
+            continue
+        parameter = parameters[min(index, len(parameters) - 1)]
+        who = label(node)
+        if parameter.types and kind not in parameter.types:
+            raise ModelError(f"{who}: input {index} is a {kind}, which it does not take")
+        if not parameter.homogeneous:
+            continue
+        if bound.setdefault(parameter.variable, kind) != kind:
+            raise ModelError(
+                f"{who}: input {index} is a {kind}, another one a {bound[parameter.variable]}"
+            )
+
+
+def _type_name(value: ir.Value | None) -> str | None:
+    """The schemas' name of a tensor's type; None if it is none or unknown."""
+    if value is None or not isinstance(value.type, ir.TensorType):
+        return None
+    return f"tensor({value.type.dtype.name.lower()})"

@@ -30,8 +30,7 @@ from gradtool.ops.composites.calls import expand
 from gradtool.ops.kernels import Kernel
 from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
-from gradtool.program.declarations import Call, Declarations
-from gradtool.program.declared import operand
+from gradtool.program.declared import Call, Declarations, operand
 from gradtool.program.donation import overwriting
 from gradtool.program.kinds import Kinds
 from gradtool.program.modules import Modules

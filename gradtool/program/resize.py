@@ -31,8 +31,7 @@ from gradtool.io import array, rules
 from gradtool.operators.block_size import CACHE, DEVICE, grain
 from gradtool.operators.kernel_sets import Kernels
 from gradtool.program import Program, Step, Value, View
-from gradtool.program.declarations import Call, Declarations
-from gradtool.program.declared import operand
+from gradtool.program.declared import Call, Declarations, operand
 from gradtool.program.flatten import Flat, Recipe
 from gradtool.program.kinds import KEPT_BYTES
 from gradtool.program.native import made_for

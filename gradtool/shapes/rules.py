@@ -12,7 +12,7 @@ from gradtool.graph.families import split_name
 from gradtool.graph.injection import by_need
 from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.summarized import MOST_SYMBOLS, summarized
-from gradtool.operators import pools as pool_rules
+from gradtool.operators import windows as window_rules
 from gradtool.shapes import broadcast as broadcast_rules
 from gradtool.shapes import contents, slices
 from gradtool.shapes import sequences as sequence_rules
@@ -334,7 +334,7 @@ RULES = {
         (f"ai.onnx.ml::{op}", 1): by_need(f"gradtool.shapes.ml:{rule}")
         for op, rule in ML_RULES.items()
     },
-    **pool_rules.RULES,
+    **window_rules.RULES,
     **sequence_rules.RULES,
     **slices.RULES,
 }

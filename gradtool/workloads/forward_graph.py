@@ -1,4 +1,4 @@
-"""A forward graph in training form, and its loss."""
+"""A forward graph in training form, its loss, and the cotangents of the backward walk."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.errors import UsageError
+from gradtool.errors import ModelError, NotDifferentiable, UsageError
 from gradtool.graph import branches, walk
 from gradtool.graph.families import ML, PREVIEW
 from gradtool.graph.lora import Adapter
 from gradtool.graph.metadata import FX_NODE, STAGE, TRACE
 from gradtool.graph.names import Names
+from gradtool.graph.predicates import is_float
 from gradtool.graph.stages import ROLES
 from gradtool.graph.training_info import TrainingInfo
 from gradtool.losses import attach as losses
 from gradtool.losses.settings import CLASS_WEIGHTS
+from gradtool.ops.driver import require_types
 from gradtool.passes import train_mode as modes
-from gradtool.passes.cotangents import cotangents_of
 from gradtool.passes.exporters import folded, renamed, untied
 from gradtool.passes.parameters import Role, Roles, roles_of
 from gradtool.passes.second_order import reopen
@@ -228,3 +229,54 @@ def _adapt(
         replace(loss, value=value),
         {now[v]: dy for v, dy in cotangents.items()},
     )
+
+
+def cotangents_of(
+    op: Builder,
+    loss: losses.Wanted | Sequence[losses.Wanted],
+    labels: losses.LabelNames,
+    *,
+    head_grads: bool,
+    seed: bool,
+) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
+    """The loss and the initial gradients of the backward walk."""
+    if head_grads:
+        return losses.Loss(None, "head gradients of every output"), _head_inputs(op)
+    try:
+        chosen = losses.attach(op, loss, labels)
+    except (UsageError, ModelError, NotDifferentiable):
+        require_types(op.model)
+        raise
+    assert chosen.value is not None  # noqa: S101 - a loss that was attached has one
+    head = _seed(op, chosen.value) if seed else _ones(op, chosen.value)
+    return chosen, {chosen.value: head}
+
+
+def _head_inputs(op: Builder) -> dict[ir.Value, ir.Value]:
+    """One new input per float output, for its gradient."""
+    cotangents: dict[ir.Value, ir.Value] = {}
+    for value in op.graph.outputs:
+        if is_float(value):
+            cotangents[value] = ir.Value(
+                name=op.names.fresh(f"{value.name}_grad"), shape=value.shape, type=value.type
+            )
+    if not cotangents:
+        raise UsageError("--head-grads: no output is a float")
+    op.graph.inputs.extend(cotangents.values())
+    return cotangents
+
+
+def _ones(op: Builder, loss: ir.Value) -> ir.Value:
+    """A constant of its own, so that its readers are part of the gradient."""
+    import numpy as np
+
+    assert loss.dtype is not None and loss.shape is not None  # noqa: PT018, S101 - a loss has both
+    ones = np.ones(loss.shape.numpy(), dtype=loss.dtype.numpy())
+    return op.initializer(ir.Tensor(ones, name=op.names.fresh(f"{loss.name}_grad")))
+
+
+def _seed(op: Builder, loss: ir.Value) -> ir.Value:
+    """An input for the gradient of the loss: 1, or a loss scale."""
+    made = ir.Value(name=op.names.fresh(f"{loss.name}_grad"), shape=loss.shape, type=loss.type)
+    op.graph.inputs.append(made)
+    return made

@@ -5,6 +5,6 @@ stops on counted work, so a plan does not depend on the machine or on installed 
 """
 
 from gradtool.planning.packing.pack import PLAN, Effort, Packing, pack, place
-from gradtool.planning.packing.profile import load_profile, overlap
+from gradtool.planning.packing.problem import load_profile, overlap
 
 __all__ = ["PLAN", "Effort", "Packing", "load_profile", "overlap", "pack", "place"]

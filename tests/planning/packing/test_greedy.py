@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from packings import SEARCHED, SMALL, lasting, problem, problems
 
 from gradtool.planning.packing import greedy as module
-from gradtool.planning.packing.capacity_search import height
 from gradtool.planning.packing.greedy import best_fit, greedy, skyline
+from gradtool.planning.packing.pack import height
 from gradtool.planning.packing.problem import RANKS
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}

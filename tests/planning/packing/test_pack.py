@@ -14,8 +14,8 @@ from packings import ONLY_SEARCHED, SEARCHED, SMALL, columns, lasting, least, lo
 from gradtool.errors import UsageError
 from gradtool.planning.liveness import Lifetime
 from gradtool.planning.packing import PLAN, Effort, load_profile, pack, place
-from gradtool.planning.packing.capacity_search import Climb, height
 from gradtool.planning.packing.greedy import greedy
+from gradtool.planning.packing.pack import Climb, height
 from gradtool.planning.packing.problem import RANKS
 
 module = sys.modules["gradtool.planning.packing.pack"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from packings import OUT_OF_REACH, SEARCHED, SMALL, lasting, least, problem, problems
 
 from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE, STOPPED, fit, search
-from gradtool.planning.packing.capacity_search import Climb, height, ranks
+from gradtool.planning.packing.pack import Climb, height, ranks
 from gradtool.planning.packing.problem import RANKS
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
