@@ -14,6 +14,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def work(size: int) -> np.ndarray:
     return np.zeros(size // 4 + 1, np.float32)
 
 
-def products(instructions: str | None) -> Iterator[Case]:
+def products() -> Iterator[Case]:
     """Matrix products, plain and transposed."""
     sizes = (
         *((64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024)),
@@ -79,7 +80,7 @@ def products(instructions: str | None) -> Iterator[Case]:
             yield Case(
                 f"gemm {m}x{n}x{k} {turned}",
                 {
-                    "native": gemm.gemm(a, b, c, room, **options, instructions=instructions),
+                    "native": gemm.gemm(a, b, c, room, **options),
                     "numpy": lambda left=left, right=right, c=c: np.matmul(left, right, out=c),
                     **_torch_product(left, right, c),
                 },
@@ -95,7 +96,7 @@ def _torch_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> dict[str, Run
     return {"torch": lambda: torch.mm(left, right, out=out)}
 
 
-def winograds(instructions: str | None) -> Iterator[Case]:
+def winograds() -> Iterator[Case]:
     """Convolutions of 3 × 3 by Winograd."""
     for n, c, h in (
         (8, 64, 56),
@@ -116,12 +117,12 @@ def winograds(instructions: str | None) -> Iterator[Case]:
         calls = {"y": (winograd.forward, x, w), "dx": (winograd.gradient_x, y, w)}
         calls["dw"] = (winograd.gradient_w, x, y)
         for kind, (function, *inputs) in calls.items():
-            own = function(*inputs, made[kind], rooms[kind], instructions=instructions)
+            own = function(*inputs, made[kind], rooms[kind])
             others = _torch_conv(kind, x, w, y, {"padding": (1, 1)})
             yield Case(f"winograd {kind} {n}x{c}x{h}", {"native": own, **others}, flops)
 
 
-def convolutions(instructions: str | None) -> Iterator[Case]:
+def convolutions() -> Iterator[Case]:
     """`(batch, channels, height, outputs, kernel, stride, group)`."""
     table = (
         *((8, 3, 224, 64, 7, 2, 1), (8, 64, 56, 256, 1, 1, 1), (8, 256, 56, 64, 1, 1, 1)),
@@ -143,7 +144,7 @@ def convolutions(instructions: str | None) -> Iterator[Case]:
         calls["dw"] = (conv.gradient_w, x, y)
         options = {"padding": (k // 2,) * 2, "stride": (stride,) * 2, "groups": group}
         for kind, (function, *inputs) in calls.items():
-            own = function(*inputs, made[kind], rooms[kind], window, instructions=instructions)
+            own = function(*inputs, made[kind], rooms[kind], window)
             others = _torch_conv(kind, x, w, y, options)
             name = f"conv {kind} {n}x{c}x{h} to {m} by {k} /{stride} of {group}"
             yield Case(name, {"native": own, **others}, 2.0 * y.size * w[0].size)
@@ -176,18 +177,17 @@ def _torch_conv(
     return found
 
 
-def passes(instructions: str | None) -> Iterator[Case]:
+def passes() -> Iterator[Case]:
     """Kernels of one pass over memory."""
-    on = {"instructions": instructions}
     x, y = normal(8, 112, 112, 64), normal(8, 56, 56, 64)
     places, dx = np.zeros(y.shape, np.uint16), np.empty_like(x)
     window = pooling.Window((3, 3), (2, 2), pads=(1, 1, 1, 1))
-    own = pooling.max_pool(x, y, places, window, **on)
+    own = pooling.max_pool(x, y, places, window)
     yield Case("max_pool 8x64x112 3/2", {"native": own, **_torch_pool(x, y, "y")})
-    own = pooling.max_pool_gradient(y, places, dx, window, **on)
+    own = pooling.max_pool_gradient(y, places, dx, window)
     yield Case("max_pool dx 8x64x112 3/2", {"native": own, **_torch_pool(x, y, "dx")})
     small, mean = normal(8, 7, 7, 512), np.empty((8, 1, 1, 512), np.float32)
-    own = pooling.average_pool(small, mean, pooling.Window((7, 7)), **on)
+    own = pooling.average_pool(small, mean, pooling.Window((7, 7)))
     first = None if torch is None else torch.from_numpy(small).permute(0, 3, 1, 2).contiguous()
     others = {"torch": lambda: first.mean((2, 3))} if torch else {}
     others["numpy"] = lambda: small.mean((1, 2), out=mean[:, 0, 0])
@@ -200,7 +200,7 @@ def passes(instructions: str | None) -> Iterator[Case]:
         calls = {"y": (depthwise.forward, x, w), "dx": (depthwise.gradient_x, y, w)}
         calls["dw"] = (depthwise.gradient_w, x, y)
         for kind, (function, *inputs) in calls.items():
-            own = function(*inputs, made[kind], room, window, **on)
+            own = function(*inputs, made[kind], room, window)
             others = _torch_conv(kind, x, w, y, {"padding": (1, 1), "groups": c})
             yield Case(f"depthwise {kind} 8x{c}x{h}", {"native": own, **others})
 
@@ -209,11 +209,11 @@ def passes(instructions: str | None) -> Iterator[Case]:
         np.zeros(1, np.int64),
         torch and (torch.from_numpy(table), torch.from_numpy(index)),
     )
-    own = embedding.gather(table, index, rows, wrong, **on)
+    own = embedding.gather(table, index, rows, wrong)
     others = {"numpy": lambda: np.take(table, index, axis=0, out=rows, mode="clip")}
     others |= {"torch": lambda: torch.embedding(*held)} if torch else {}
     yield Case("embedding 1024 of 50257x512", {"native": own, **others})
-    own = embedding.gradient(rows, index, table, wrong, **on)
+    own = embedding.gradient(rows, index, table, wrong)
     made = torch and torch.from_numpy(rows)
     others = {}
     if torch:
@@ -224,7 +224,7 @@ def passes(instructions: str | None) -> Iterator[Case]:
 
     arrays = [normal(1 << 20) ** 2 for _ in range(4)]
     x, g, v, h = arrays
-    own = optimizers.adam(x, g, v, h, x, v, h, rate=1e-3, **on)
+    own = optimizers.adam(x, g, v, h, x, v, h, rate=1e-3)
     others = {}
     if torch:
         parameter = torch.nn.Parameter(torch.from_numpy(x.copy()))
@@ -280,18 +280,15 @@ def main() -> None:
     given = arguments.parse_args()
     print(*library.status(), sep=", ")
     library.set_threads(1)
-    for case in (
-        case
-        for part in (products, winograds, convolutions, passes)
-        for case in part(given.instructions)
-    ):
-        if given.name not in case.name:
-            continue
-        times = best(case, given.seconds)
-        own = times.pop("native")
-        rate = f"{case.flops / own / 1e9:7.1f} GF/s" if case.flops else ""
-        ratios = "  ".join(f"/{name} {own / other:5.2f}" for name, other in times.items())
-        print(f"{case.name:36} {own * 1e6:10.1f} us {rate}  {ratios}", flush=True)
+    with library.using(given.instructions):
+        for case in itertools.chain(products(), winograds(), convolutions(), passes()):
+            if given.name not in case.name:
+                continue
+            times = best(case, given.seconds)
+            own = times.pop("native")
+            rate = f"{case.flops / own / 1e9:7.1f} GF/s" if case.flops else ""
+            ratios = "  ".join(f"/{name} {own / other:5.2f}" for name, other in times.items())
+            print(f"{case.name:36} {own * 1e6:10.1f} us {rate}  {ratios}", flush=True)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def layer_norm_of_sum(u: Tensor, r: Tensor, w: Tensor, b: Tensor) -> None:
     torch.native_layer_norm(u + r, w.shape, w, b, 1e-5)
 
 
-def batch_norms(isa: str | None) -> Iterator[Case]:
+def batch_norms() -> Iterator[Case]:
     """BatchNormalization in training and its gradient, channels first and last."""
     for n, c, s in ((8, 64, 56), (8, 256, 14), (8, 512, 7)):
         for last in (True, False):
@@ -52,7 +52,7 @@ def batch_norms(isa: str | None) -> Iterator[Case]:
             for added in (None, residual):
                 forward = batch_norm.batch_norm(
                     x, one, zero, zero, one, y, *small[:4], room, residual=added, relu=True,
-                    training=True, last=last, instructions=isa,
+                    training=True, last=last,
                 )  # fmt: skip
                 other = partial(batch_norm_relu, u, None if added is None else r, w, b)
                 order = "nhwc" if last else "nchw"
@@ -74,14 +74,13 @@ def batch_norms(isa: str | None) -> Iterator[Case]:
                     y=y,
                     dresidual=None if added is None else dr,
                     last=last,
-                    instructions=isa,
                 )
                 other = partial(batch_norm_relu_grad, g, v, u, w, b, mean, rstd)
                 runs = {"native": backward, "torch": other}
                 yield Case(f"bn + relu grad {name}", runs, arrays=keep)
 
 
-def layer_norms(isa: str | None) -> Iterator[Case]:
+def layer_norms() -> Iterator[Case]:
     """LayerNormalization and its gradient, with a residual."""
     for rows, n in ((1024, 512), (4096, 768), (256, 4096)):
         x, dy, residual = normal(rows, n), normal(rows, n), normal(rows, n)
@@ -91,19 +90,15 @@ def layer_norms(isa: str | None) -> Iterator[Case]:
         room = work(layer_norm.layer_work(x.shape))
         u, g, w, b, r = (tensor(a) for a in (x, dy, one, zero, residual))
         keep = (x, dy, residual, one, zero, y, total, dx, ds, db, mean, rstd, room)
-        forward = layer_norm.layer_norm(x, one, zero, y, mean, rstd, instructions=isa)
+        forward = layer_norm.layer_norm(x, one, zero, y, mean, rstd)
         other = partial(torch.native_layer_norm, u, (n,), w, b, 1e-5)
         yield Case(f"layer norm {rows}x{n}", {"native": forward, "torch": other}, arrays=keep)
-        joined = layer_norm.layer_norm(
-            x, one, zero, y, mean, rstd, residual=residual, total=total, instructions=isa
-        )
+        joined = layer_norm.layer_norm(x, one, zero, y, mean, rstd, residual=residual, total=total)
         runs = {"native": joined, "torch": partial(layer_norm_of_sum, u, r, w, b)}
         yield Case(f"layer norm of a sum {rows}x{n}", runs, arrays=keep)
         forward()
         _, m, s = other()
-        backward = layer_norm.layer_norm_grad(
-            x, one, mean, rstd, dy, dx, ds, db, room, instructions=isa
-        )
+        backward = layer_norm.layer_norm_grad(x, one, mean, rstd, dy, dx, ds, db, room)
         other = partial(Aten.native_layer_norm_backward, g, u, (n,), m, s, w, b, EVERY)
         runs = {"native": backward, "torch": other}
         yield Case(f"layer norm grad {rows}x{n}", runs, arrays=keep)
@@ -117,7 +112,7 @@ def layer_norms(isa: str | None) -> Iterator[Case]:
     yield Case(
         "group norm 8x128x28x28",
         {
-            "native": group_norm.group_norm(x, one, zero, y, room, groups=32, instructions=isa),
+            "native": group_norm.group_norm(x, one, zero, y, room, groups=32),
             "torch": lambda: torch.native_group_norm(u, w, b, *sizes, 1e-5),
         },
         arrays=(x, one, zero, y),
@@ -125,9 +120,7 @@ def layer_norms(isa: str | None) -> Iterator[Case]:
     yield Case(
         "group norm grad 8x128x28x28",
         {
-            "native": group_norm.group_norm_grad(
-                x, one, dy, dx, ds, db, room, groups=32, instructions=isa
-            ),
+            "native": group_norm.group_norm_grad(x, one, dy, dx, ds, db, room, groups=32),
             "torch": lambda: Aten.native_group_norm_backward(g, u, m, s, w, *sizes, EVERY),
         },
         arrays=(x, one, dy, dx, ds, db, room),

@@ -22,14 +22,14 @@ from torch.nn import functional
 from gradtool.native import cross_entropy, elementwise, library, softmax
 
 Aten = torch.ops.aten
-Families = tuple[Callable[[str | None], Iterator[Case]], ...]
+Families = tuple[Callable[[], Iterator[Case]], ...]
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
-def activations(isa: str | None) -> Iterator[Case]:
+def activations() -> Iterator[Case]:
     """Activations and their gradients."""
     x, dy = normal(1024, 2048), normal(1024, 2048)
     y, u, g = np.empty_like(x), tensor(x), tensor(dy)
@@ -45,15 +45,15 @@ def activations(isa: str | None) -> Iterator[Case]:
         "gelu_tanh_grad": lambda g, u: Aten.gelu_backward(g, u, approximate="tanh"),
     }  # fmt: skip
     for name, other in forward.items():
-        native = elementwise.unary(name, x, y, instructions=isa)
+        native = elementwise.unary(name, x, y)
         yield Case(name, {"native": native, "torch": lambda other=other: other(u)}, arrays=(x, y))
     for name, other in backward.items():
-        native = elementwise.binary(name, x, dy, y, instructions=isa)
+        native = elementwise.binary(name, x, dy, y)
         runs = {"native": native, "torch": lambda other=other: other(g, u)}
         yield Case(name, runs, arrays=(x, dy, y))
 
 
-def softmaxes(isa: str | None) -> Iterator[Case]:
+def softmaxes() -> Iterator[Case]:
     """Softmax and its logarithm, with gradients."""
     for shape, axis in (((4096, 256), -1), ((512, 1000), -1), ((64, 10), -1), ((8, 21, 4096), 1)):
         x, dy = normal(*shape), normal(*shape)
@@ -62,10 +62,10 @@ def softmaxes(isa: str | None) -> Iterator[Case]:
             name, f = ("log_softmax", torch.log_softmax) if log else ("softmax", torch.softmax)
             slope = getattr(Aten, f"_{name}_backward_data")
             v = f(u, axis)
-            forward = softmax.softmax(x, y, axis=axis, log=log, instructions=isa)
+            forward = softmax.softmax(x, y, axis=axis, log=log)
             runs = {"native": forward, "torch": lambda f=f, u=u, axis=axis: f(u, axis)}
             yield Case(f"{name} {shape}", runs, arrays=(x, y))
-            backward = softmax.softmax_grad(v.numpy(), dy, y, axis=axis, log=log, instructions=isa)
+            backward = softmax.softmax_grad(v.numpy(), dy, y, axis=axis, log=log)
             runs = {
                 "native": backward,
                 "torch": lambda slope=slope, g=g, v=v, axis=axis: slope(g, v, axis, torch.float32),
@@ -75,8 +75,8 @@ def softmaxes(isa: str | None) -> Iterator[Case]:
     u, t, loss = tensor(x).requires_grad_(), tensor(labels), np.empty((), np.float32)
     room, dx, one = work(cross_entropy.work(x.shape)), np.empty_like(x), np.ones((), np.float32)
     calls = (
-        cross_entropy.cross_entropy(x, labels, None, loss, None, room, instructions=isa),
-        cross_entropy.cross_entropy_grad(x, labels, None, one, None, dx, room, instructions=isa),
+        cross_entropy.cross_entropy(x, labels, None, loss, None, room),
+        cross_entropy.cross_entropy_grad(x, labels, None, one, None, dx, room),
     )
 
     def other() -> None:
@@ -99,12 +99,13 @@ def report(description: str, families: Families) -> None:
     given = arguments.parse_args()
     print(*library.status(), sep=", ")
     library.set_threads(1)
-    for case in (case for family in families for case in family(given.instructions)):
-        if given.name not in case.name:
-            continue
-        times = best(case, given.seconds)
-        own, other = times["native"], times["torch"]
-        print(f"{case.name:44} {own * 1e6:10.1f} us  /torch {own / other:5.2f}", flush=True)
+    with library.using(given.instructions):
+        for case in (case for family in families for case in family()):
+            if given.name not in case.name:
+                continue
+            times = best(case, given.seconds)
+            own, other = times["native"], times["torch"]
+            print(f"{case.name:44} {own * 1e6:10.1f} us  /torch {own / other:5.2f}", flush=True)
 
 
 if __name__ == "__main__":

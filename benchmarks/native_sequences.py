@@ -38,7 +38,7 @@ def recur(module: torch.nn.RNNBase, u: Tensor, v: Tensor | None = None) -> None:
             torch.autograd.grad(found, [u, *module.parameters()], v)
 
 
-def attentions(isa: str | None) -> Iterator[Case]:
+def attentions() -> Iterator[Case]:
     """Attention and its gradient, causal or not."""
     for b, h, s, d in ((4, 8, 256, 64), (1, 12, 1024, 64), (8, 4, 64, 32)):
         for causal in (False, True):
@@ -49,9 +49,9 @@ def attentions(isa: str | None) -> Iterator[Case]:
             room, back = work(attention.work(n)), work(attention.grad_work(n))
             tensors = [tensor(each).requires_grad_() for each in (q, k, v)]
             g = tensor(dy)
-            forward = attention.attention(n, q, k, v, [], y, lse, room, instructions=isa)
+            forward = attention.attention(n, q, k, v, [], y, lse, room)
             backward = attention.attention_grad(
-                n, q, k, v, lse, dy, None, [], dq, dk, dv, back, instructions=isa
+                n, q, k, v, lse, dy, None, [], dq, dk, dv, back
             )  # fmt: skip
             name = f"{b}x{h}x{s}x{d}{' causal' if causal else ''}"
             keep = (q, k, v, dy, y, lse, dq, dk, dv, room, back)
@@ -64,7 +64,7 @@ def attentions(isa: str | None) -> Iterator[Case]:
             yield Case(f"attention fwd + bwd {name}", runs, 14.0 * b * h * s * s * d, keep)
 
 
-def recurrences(isa: str | None) -> Iterator[Case]:
+def recurrences() -> Iterator[Case]:
     """LSTM and GRU with their gradients."""
     for t, b, i, h in ((64, 32, 256, 256), (32, 8, 64, 128)):
         for name, gates in (("lstm", 4), ("gru", 3)):
@@ -80,16 +80,16 @@ def recurrences(isa: str | None) -> Iterator[Case]:
                 room = work(recurrent.lstm_work(n, is_kept=True))
                 back = work(recurrent.lstm_grad_work(n, is_kept=True))
                 forward = recurrent.lstm(
-                    n, x, w, r, bias, *nothing, *nothing, y, y_h, y_c, kept, room, instructions=isa
+                    n, x, w, r, bias, *nothing, *nothing, y, y_h, y_c, kept, room
                 )
                 backward = recurrent.lstm_grad(
                     n, x, w, r, bias, *nothing, *nothing, y, g, *nothing, kept, dx, dw, dr, db,
-                    *nothing, None, back, instructions=isa,
+                    *nothing, None, back,
                 )  # fmt: skip
             else:
                 n = recurrence("GRU", x, r, {})
                 room, back = work(recurrent.gru_work(n)), work(recurrent.gru_grad_work(n))
-                options = {"linear_before_reset": 1, "instructions": isa}
+                options = {"linear_before_reset": 1}
                 forward = recurrent.gru(n, x, w, r, bias, *nothing, y, y_h, room, **options)
                 backward = recurrent.gru_grad(
                     n, x, w, r, bias, *nothing, y, g, None, dx, dw, dr, db, None, back, **options

@@ -245,3 +245,10 @@ def shell(tmp_path):
         )
 
     return command
+
+
+@pytest.fixture
+def instructions(request) -> Iterator[None]:
+    """Native kernels are of the instruction set that is the parameter."""
+    with library.using(request.param):
+        yield

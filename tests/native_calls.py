@@ -17,7 +17,10 @@ FOUND, WHY = library.status()
 INSTRUCTIONS = library.load().instructions if FOUND else ("none",)
 
 needs_library = pytest.mark.skipif(FOUND is None, reason=f"no native kernels: {WHY}")
-each_instruction_set = pytest.mark.parametrize("instructions", INSTRUCTIONS)
+each_instruction_set = (
+    pytest.mark.parametrize("instructions", INSTRUCTIONS, indirect=True),
+    pytest.mark.usefixtures("instructions"),
+)
 
 
 class Guarded:

@@ -168,11 +168,10 @@ def _like(q: Array, n: Shape, size: int) -> tuple[int, ...]:
 def attention(
     n: Shape, q: Array, k: Array, v: Array, masks: Sequence[Array], y: Array | None,
     lse: Array | None, work: Array, *, fill: float = -np.inf, safe: int = 0,
-    instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """`y = p v` and `lse = log Σ exp s`, with `s = masked(q kᵀ · scale)` and `p = exp(s - lse)`."""
     values = _values(n, q, k, v, _like(q, n, n.value_size), _like(q, n, 1), masks, fill)
-    found = ATTENTION.bind(instructions, y=y, lse=lse, work=work, safe=int(safe), **values)
+    found = ATTENTION.bind(y=y, lse=lse, work=work, safe=int(safe), **values)
     found.operands = tuple(masks)
     return found
 
@@ -181,7 +180,6 @@ def attention_grad(
     n: Shape, q: Array, k: Array, v: Array, lse: Array, dy: Array, dlse: Array | None,
     masks: Sequence[Array], dq: Array | None, dk: Array | None, dv: Array | None, work: Array, *,
     of: Sequence[int] = (), dmasks: Sequence[Array | None] = (), fill: float = -np.inf,
-    instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """Gradients by q, k, v and the masks `of`.
 
@@ -193,7 +191,7 @@ def attention_grad(
     for i, dmask in zip(of, dmasks, strict=False):
         _check_gradient(masks[i], dmask)
     found = ATTENTION_GRAD.bind(
-        instructions, lse=lse, dy=dy, dlse=dlse, dq=dq, dk=dk, dv=dv, work=work,
+        lse=lse, dy=dy, dlse=dlse, dq=dq, dk=dk, dv=dv, work=work,
         dmasks=wanted.table(_grad_floats(n)), **vars(wanted.cut), **values,
     )  # fmt: skip
     found.operands = (*masks, *dmasks)

@@ -43,8 +43,7 @@ def batch_norm(
     x: Array, scale: Array, bias: Array, mean: Array, variance: Array, y: Array | None,
     new_mean: Array | None, new_variance: Array | None, saved_mean: Array | None,
     saved_rstd: Array | None, work: Array, *, residual: Array | None = None, relu: bool = False,
-    training: bool = False, last: bool = False, epsilon: float = 1e-5, momentum: float = 0.9,
-    instructions: str | None = None,
+    training: bool = False, last: bool = False, epsilon: float = 1e-05, momentum: float = 0.9,
 ) -> Call:  # fmt: skip
     """`y = relu((x - mean) · rstd · scale + bias + residual)`, by the batch if `training`.
 
@@ -52,10 +51,10 @@ def batch_norm(
     training they are used, and none are written but the saved ones.
     """
     return BATCH_NORM.bind(
-        instructions, x=x, scale=scale, bias=bias, mean=mean, variance=variance, residual=residual,
-        y=y, new_mean=new_mean, new_variance=new_variance, saved_mean=saved_mean,
-        saved_rstd=saved_rstd, work=work, relu=int(relu), training=int(training), slots=SLOTS,
-        epsilon=epsilon, momentum=momentum, **sizes(x.shape, last=last),
+        x=x, scale=scale, bias=bias, mean=mean, variance=variance, residual=residual, y=y,
+        new_mean=new_mean, new_variance=new_variance, saved_mean=saved_mean, saved_rstd=saved_rstd,
+        work=work, relu=int(relu), training=int(training), epsilon=epsilon, momentum=momentum,
+        **sizes(x.shape, last=last),
     )  # fmt: skip
 
 
@@ -63,14 +62,13 @@ def batch_norm_grad(
     x: Array, scale: Array | None, mean: Array | None, rstd: Array | None, dy: Array,
     dx: Array | None, dscale: Array | None, dbias: Array | None, work: Array, *,
     y: Array | None = None, dresidual: Array | None = None, last: bool = False,
-    epsilon: float = 1e-5, instructions: str | None = None,
+    epsilon: float = 1e-05,
 ) -> Call:  # fmt: skip
     """Gradients by x, scale, bias and residual; `y` is the result where ReLU followed.
 
     `mean` and `rstd` are the saved ones, or None to compute them again.
     """
     return BATCH_NORM_GRAD.bind(
-        instructions, x=x, scale=scale, mean=mean, rstd=rstd, dy=dy, y=y, dx=dx, dscale=dscale,
-        dbias=dbias, dresidual=dresidual, work=work, slots=SLOTS, epsilon=epsilon,
-        **sizes(x.shape, last=last),
+        x=x, scale=scale, mean=mean, rstd=rstd, dy=dy, y=y, dx=dx, dscale=dscale, dbias=dbias,
+        dresidual=dresidual, work=work, epsilon=epsilon, **sizes(x.shape, last=last),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.native import library
+from gradtool.native import SLOTS, library
 
 Array = np.ndarray[Any, Any]
 
@@ -89,9 +89,8 @@ class Signature(Layout):
     """The signature of a kernel by its name: the layout of its words, taken by address."""
 
     def address(self, instructions: str | None = None) -> Any:
-        """The function in the library, of the fastest instruction set unless one is named."""
-        loaded = library.load()
-        return getattr(loaded.handle, f"gt_{self.name}_{instructions or loaded.instructions[0]}")
+        """The function in the library, of the instruction set in use unless one is named."""
+        return getattr(library.load().handle, f"gt_{self.name}_{instructions or library.used()}")
 
     @cached_property
     def _names(self) -> dict[str, None]:
@@ -102,26 +101,29 @@ class Signature(Layout):
     def _reads(self) -> list[str]:
         return self.numbers.split()
 
-    def _kernel(self, instructions: str | None) -> int:
-        found = ctypes.cast(self.address(instructions), ctypes.c_void_p).value
+    def _kernel(self) -> int:
+        found = ctypes.cast(self.address(), ctypes.c_void_p).value
         assert found is not None  # noqa: S101 - the library has it
         return found
 
-    def bind(self, instructions: str | None = None, **values: Array | float | None) -> Call:
+    def bind(self, **values: Array | float | None) -> Call:
         """A call of fixed words: pointers are contiguous arrays or None, the rest numbers.
 
-        A double may be an array of one float, which is read each time.
+        A double may be an array of one float, which is read each time; `slots` are all there are
+        unless they are given.
 
         Raises:
             TypeError: a field is missing or unknown, or an array is not contiguous, or of other
                 floats.
         """
+        if "slots" in self._names:
+            values.setdefault("slots", SLOTS)
         if self._names.keys() != values.keys():
             names = ", ".join(self._names)
             raise TypeError(f"{self.name} takes {names}; got {', '.join(values)}")
         read = {n: v for n in self._reads if isinstance(v := values[n], np.ndarray)}
         words = self.words(**dict(self._words(values | dict.fromkeys(read, 0.0))))
-        kernel = self._kernel(instructions)
+        kernel = self._kernel()
         numbers = [
             (_number(), _Number(_address(self.name, n, array), _field(words, n)))
             for n, array in read.items()

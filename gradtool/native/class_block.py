@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 
 CLASS_BLOCK = Signature(
@@ -41,30 +40,27 @@ class Block:
         return {
             "z": self.z, "labels": self.labels, "weights": self.weights, "rows": rows,
             "count": count, "first": self.first, "classes": self.classes,
-            "wide": int(self.labels.dtype == np.int64), "slots": SLOTS, "softcap": self.softcap,
+            "wide": int(self.labels.dtype == np.int64), "softcap": self.softcap,
         }  # fmt: skip
 
 
 def class_block(
     block: Block, sums: dict[str, Array | None], results: dict[str, Array | None], strange: Array,
-    *, ignore_index: int | None = None, instructions: str | None = None,
+    *, ignore_index: int | None = None,
 ) -> Call:  # fmt: skip
     """Take a block into the `sums` top, total, picked and even; the last makes the `results`.
 
     These are loss, lse and spread.  z is capped after that.
     """
     return CLASS_BLOCK.bind(
-        instructions, **block.words(), **sums, **results, strange=strange,
-        ignores=int(ignore_index is not None), ignored=ignore_index or 0,
+        **block.words(), **sums, **results, strange=strange, ignores=int(ignore_index is not None),
+        ignored=ignore_index or 0,
     )  # fmt: skip
 
 
-def class_block_grad(
-    block: Block, of: dict[str, Array | None], dbias: Array | None, *,
-    instructions: str | None = None,
-) -> Call:  # fmt: skip
+def class_block_grad(block: Block, of: dict[str, Array | None], dbias: Array | None) -> Call:
     """Put the gradient by the scores, without a cap, in the place of z; `dbias` is its sum.
 
     `of` are lse, of_all, of_label and of_even.
     """
-    return CLASS_BLOCK_GRAD.bind(instructions, **block.words(), **of, dbias=dbias)
+    return CLASS_BLOCK_GRAD.bind(**block.words(), **of, dbias=dbias)

@@ -95,32 +95,27 @@ def gradient_w_work(x: Sequence[int], w: Sequence[int], y: Sequence[int], window
 
 
 def forward(
-    x: Array, w: Array, y: Array, work: Array, window: Window, *, bias: Array | None = None,
-    instructions: str | None = None,
-) -> Call:  # fmt: skip
+    x: Array, w: Array, y: Array, work: Array, window: Window, *, bias: Array | None = None
+) -> Call:
     """`y[n, i, j, m] = Σ x[n, i · s + a · d - top, …, c] · w[m, c, a, b] + bias[m]`."""
     return CONV.bind(
-        instructions, x=x, w=w, bias=bias, y=y, work=work, **sizes(x, y), **window.words(w.shape),
-        backward=0, slots=_slots(w.shape, y.shape),
+        x=x, w=w, bias=bias, y=y, work=work, **sizes(x, y), **window.words(w.shape), backward=0,
+        slots=_slots(w.shape, y.shape),
     )  # fmt: skip
 
 
-def gradient_x(
-    dy: Array, w: Array, dx: Array, work: Array, window: Window, *, instructions: str | None = None
-) -> Call:
+def gradient_x(dy: Array, w: Array, dx: Array, work: Array, window: Window) -> Call:
     """`dx` of `forward`."""
     return CONV.bind(
-        instructions, x=dy, w=w, bias=None, y=dx, work=work, **sizes(dy, dx),
-        **window.words(w.shape), backward=1, slots=_slots(w.shape, dy.shape),
+        x=dy, w=w, bias=None, y=dx, work=work, **sizes(dy, dx), **window.words(w.shape), backward=1,
+        slots=_slots(w.shape, dy.shape),
     )  # fmt: skip
 
 
-def gradient_w(
-    x: Array, dy: Array, dw: Array, work: Array, window: Window, *, instructions: str | None = None
-) -> Call:
+def gradient_w(x: Array, dy: Array, dw: Array, work: Array, window: Window) -> Call:
     """`dw` of `forward`."""
     return CONV_DW.bind(
-        instructions, x=x, dy=dy, dw=dw, work=work, **sizes(x, dy), **window.words(dw.shape),
+        x=x, dy=dy, dw=dw, work=work, **sizes(x, dy), **window.words(dw.shape),
         slots=_slots(dw.shape, dy.shape),
     )  # fmt: skip
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 
 SIZES = "count classes after wide ignores ignored reduction slots"
@@ -33,14 +32,13 @@ def _values(x: Array, labels: Array, reduction: str, ignore_index: int | None) -
         "x": x, "labels": labels, "count": x.shape[0], "classes": x.shape[1],
         "after": math.prod(x.shape[2:]), "wide": int(labels.itemsize == 8),
         "ignores": int(ignore_index is not None), "ignored": ignore_index or 0,
-        "reduction": REDUCTIONS.index(reduction), "slots": SLOTS,
+        "reduction": REDUCTIONS.index(reduction),
     }  # fmt: skip
 
 
 def cross_entropy(
     x: Array, labels: Array, weights: Array | None, loss: Array | None, log_prob: Array | None,
     work: Array, strange: Array, *, reduction: str = "mean", ignore_index: int | None = None,
-    instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """`lₙ = wₜ (log Σ exp xₙ - xₙₜ)` or their sum or mean, and the logarithms of the softmax.
 
@@ -48,7 +46,7 @@ def cross_entropy(
     integer of 64 bits, is 1 then, else 0.
     """
     return CROSS_ENTROPY.bind(
-        instructions, weights=weights, loss=loss, log_prob=log_prob, work=work, strange=strange,
+        weights=weights, loss=loss, log_prob=log_prob, work=work, strange=strange,
         **_values(x, labels, reduction, ignore_index),
     )  # fmt: skip
 
@@ -56,14 +54,13 @@ def cross_entropy(
 def cross_entropy_grad(
     x: Array, labels: Array, weights: Array | None, dy: Array | None, dlog_prob: Array | None,
     dx: Array, work: Array, strange: Array, *, reduction: str = "mean",
-    ignore_index: int | None = None, instructions: str | None = None,
+    ignore_index: int | None = None,
 ) -> Call:  # fmt: skip
     """`dx = g (p - onehot) + (dl - p Σ dl)` with p the softmax and g the weight of each sample.
 
     dx may be x; `strange` is as above.
     """
     return CROSS_ENTROPY_GRAD.bind(
-        instructions, weights=weights, dy=dy, dlog_prob=dlog_prob, dx=dx, work=work,
-        strange=strange,
+        weights=weights, dy=dy, dlog_prob=dlog_prob, dx=dx, work=work, strange=strange,
         **_values(x, labels, reduction, ignore_index),
     )  # fmt: skip

@@ -10,7 +10,7 @@ WORDS = 4  # of the workspace for each node
 
 def min_cut(
     heads: Array, starts: Array, back: Array, left: Array, value: Array, work: Array, side: Array,
-    *, source: int, sink: int, instructions: str | None = None,
+    *, source: int, sink: int,
 ) -> Call:  # fmt: skip
     """`side[v]`: whether the source reaches v when a largest flow is taken from `left`.
 
@@ -18,6 +18,6 @@ def min_cut(
     reverse, at `back`.  `value[0]` becomes the flow, -1 if a way has 2^61 or more.
     """
     return MIN_CUT.bind(
-        instructions, heads=heads, starts=starts, back=back, left=left, value=value, work=work,
-        side=side, nodes=side.size, source=source, sink=sink,
+        heads=heads, starts=starts, back=back, left=left, value=value, work=work, side=side,
+        nodes=side.size, source=source, sink=sink,
     )  # fmt: skip

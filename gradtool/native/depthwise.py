@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.conv import CONV, CONV_DW, Window, sizes
 
@@ -18,31 +17,21 @@ def work(w: Sequence[int]) -> int:
 
 
 def forward(
-    x: Array, w: Array, y: Array, work: Array, window: Window, *, bias: Array | None = None,
-    instructions: str | None = None,
-) -> Call:  # fmt: skip
+    x: Array, w: Array, y: Array, work: Array, window: Window, *, bias: Array | None = None
+) -> Call:
     """`y[n, i, j, c] = Σ x[n, i · s + a · d - top, …, c] · w[c, 0, a, b] + bias[c]`."""
     return DEPTHWISE.bind(
-        instructions, x=x, w=w, bias=bias, y=y, work=work, **sizes(x, y), **window.words(w.shape),
-        backward=0, slots=SLOTS,
-    )  # fmt: skip
+        x=x, w=w, bias=bias, y=y, work=work, **sizes(x, y), **window.words(w.shape), backward=0
+    )
 
 
-def gradient_x(
-    dy: Array, w: Array, dx: Array, work: Array, window: Window, *, instructions: str | None = None
-) -> Call:
+def gradient_x(dy: Array, w: Array, dx: Array, work: Array, window: Window) -> Call:
     """`dx` of `forward`."""
     return DEPTHWISE.bind(
-        instructions, x=dy, w=w, bias=None, y=dx, work=work, **sizes(dy, dx),
-        **window.words(w.shape), backward=1, slots=SLOTS,
-    )  # fmt: skip
+        x=dy, w=w, bias=None, y=dx, work=work, **sizes(dy, dx), **window.words(w.shape), backward=1
+    )
 
 
-def gradient_w(
-    x: Array, dy: Array, dw: Array, work: Array, window: Window, *, instructions: str | None = None
-) -> Call:
+def gradient_w(x: Array, dy: Array, dw: Array, work: Array, window: Window) -> Call:
     """`dw` of `forward`."""
-    return DEPTHWISE_DW.bind(
-        instructions, x=x, dy=dy, dw=dw, work=work, **sizes(x, dy), **window.words(dw.shape),
-        slots=SLOTS,
-    )  # fmt: skip
+    return DEPTHWISE_DW.bind(x=x, dy=dy, dw=dw, work=work, **sizes(x, dy), **window.words(dw.shape))

@@ -45,9 +45,8 @@ def work(code: Sequence[Step], inputs: int, held: int, count: int, outputs: int 
 
 
 def run(
-    code: Sequence[Step], inputs: Sequence[Array], outputs: Sequence[Array], work: Array, *,
-    instructions: str | None = None,
-) -> Call:  # fmt: skip
+    code: Sequence[Step], inputs: Sequence[Array], outputs: Sequence[Array], work: Array
+) -> Call:
     """The call of a program of steps `(operator, to, a)` or `(operator, to, a, b)`.
 
     Registers are the inputs, the outputs, then temporaries, in this order.  Outputs have one
@@ -69,23 +68,22 @@ def run(
     words = [(OPERATORS.index(step[0]), *step[1:], step[-1])[:4] for step in code]
     operands = [strided.operand(each, outputs[0]) for each in inputs]
     found = ELEMENTWISE.bind(
-        instructions,
         code=np.array(words, np.int32).reshape(-1, 4),
         operands=np.array(operands, np.int64).reshape(-1, 3 + 2 * strided.AXES),
         results=np.array([(y.ctypes.data, y.dtype == np.bool_) for y in outputs], np.int64),
         work=work, count=outputs[0].size, steps=len(words), inputs=len(inputs),
-        outputs=len(outputs), temporaries=held, slots=SLOTS,
+        outputs=len(outputs), temporaries=held,
         spares=sum(map(strided.is_held, operands)) + sum(y.dtype == np.bool_ for y in outputs),
     )  # fmt: skip
     found.operands = (tuple(inputs), tuple(outputs))
     return found
 
 
-def unary(name: str, x: Array, y: Array, *, instructions: str | None = None) -> Call:
+def unary(name: str, x: Array, y: Array) -> Call:
     """`y = f(x)`."""
-    return run([(name, 1, 0)], [x], [y], np.empty(0, np.float32), instructions=instructions)
+    return run([(name, 1, 0)], [x], [y], np.empty(0, np.float32))
 
 
-def binary(name: str, a: Array, b: Array, y: Array, *, instructions: str | None = None) -> Call:
+def binary(name: str, a: Array, b: Array, y: Array) -> Call:
     """`y = f(a, b)` of one shape, as the gradient of an activation by its value or argument."""
-    return run([(name, 2, 0, 1)], [a, b], [y], np.empty(0, np.float32), instructions=instructions)
+    return run([(name, 2, 0, 1)], [a, b], [y], np.empty(0, np.float32))

@@ -6,28 +6,23 @@ beyond the table: nothing is read or written for those, their rows of y are 0.
 
 from __future__ import annotations
 
-from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 
 GATHER = Signature("gather_rows", "table index y wrong", "count rows width slots")
 SCATTER = Signature("scatter_rows", "dy index dtable wrong", "count rows width slots")
 
 
-def gather(
-    table: Array, index: Array, y: Array, wrong: Array, *, instructions: str | None = None
-) -> Call:
+def gather(table: Array, index: Array, y: Array, wrong: Array) -> Call:
     """`y[i] = table[index[i]]`, of a table `[V, …]` and indices of any shape."""
     return GATHER.bind(
-        instructions, table=table, index=index, y=y, wrong=wrong, count=index.size,
-        rows=table.shape[0], width=table[:1].size, slots=SLOTS,
+        table=table, index=index, y=y, wrong=wrong, count=index.size, rows=table.shape[0],
+        width=table[:1].size,
     )  # fmt: skip
 
 
-def gradient(
-    dy: Array, index: Array, dtable: Array, wrong: Array, *, instructions: str | None = None
-) -> Call:
+def gradient(dy: Array, index: Array, dtable: Array, wrong: Array) -> Call:
     """`dtable[v]`: the sum of `dy[i]` where `index[i] = v`, in the order of i; written whole."""
     return SCATTER.bind(
-        instructions, dy=dy, index=index, dtable=dtable, wrong=wrong, count=index.size,
-        rows=dtable.shape[0], width=dtable[:1].size, slots=SLOTS,
+        dy=dy, index=index, dtable=dtable, wrong=wrong, count=index.size, rows=dtable.shape[0],
+        width=dtable[:1].size,
     )  # fmt: skip

@@ -33,7 +33,6 @@ def work(batch: int, m: int, n: int, k: int) -> int:
 def gemm(
     a: Array, b: Array, c: Array, work: Array, *, a_turned: bool = False, b_turned: bool = False,
     alpha: float = 1.0, beta: float = 0.0, bias: Array | None = None,
-    instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """Matrices of the last two axes: a `[m, k]`, b `[k, n]`, c `[m, n]`, bias `[n]`.
 
@@ -44,10 +43,8 @@ def gemm(
     batch = c[..., :1, :1].size if m * n else 0
     k = a.shape[-2 if a_turned else -1]
     return GEMM.bind(
-        instructions, a=a, b=b, bias=bias, c=c, work=work, batch=batch,
-        m=m, n=n, k=k, a_row=a.shape[-1], b_row=b.shape[-1], c_row=n,
-        a_step=a.shape[-1] * a.shape[-2] if a.ndim > 2 else 0,
-        b_step=b.shape[-1] * b.shape[-2] if b.ndim > 2 else 0,
-        c_step=m * n, a_turned=int(a_turned), b_turned=int(b_turned),
-        slots=slots(batch * m * n * k), alpha=alpha, beta=beta,
+        a=a, b=b, bias=bias, c=c, work=work, batch=batch, m=m, n=n, k=k, a_row=a.shape[-1],
+        b_row=b.shape[-1], c_row=n, a_step=a.shape[-1] * a.shape[-2] if a.ndim > 2 else 0,
+        b_step=b.shape[-1] * b.shape[-2] if b.ndim > 2 else 0, c_step=m * n, a_turned=int(a_turned),
+        b_turned=int(b_turned), slots=slots(batch * m * n * k), alpha=alpha, beta=beta,
     )  # fmt: skip

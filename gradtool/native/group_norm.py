@@ -42,14 +42,13 @@ def _sizes(x: Array, scale: Array, groups: int, *, last: bool) -> dict[str, int]
     channels, pixels = x.shape[-1 if last else 1], x.shape[1:-1] if last else x.shape[2:]
     return {
         "images": x.shape[0], "channels": channels, "pixels": math.prod(pixels), "groups": groups,
-        "scales": scale.size, "slots": SLOTS,
+        "scales": scale.size,
     }  # fmt: skip
 
 
 def group_norm(
     x: Array, scale: Array, bias: Array, y: Array, work: Array | None, *, groups: int,
-    residual: Array | None = None, relu: bool = False, last: bool = False, epsilon: float = 1e-5,
-    instructions: str | None = None,
+    residual: Array | None = None, relu: bool = False, last: bool = False, epsilon: float = 1e-05,
 ) -> Call:  # fmt: skip
     """Each group of channels of each image by itself; as many groups as channels for instances.
 
@@ -58,18 +57,17 @@ def group_norm(
     values = _sizes(x, scale, groups, last=last) | {"relu": int(relu)}
     operands = {"x": x, "scale": scale, "bias": bias, "residual": residual, "y": y}
     if last:
-        return GROUP_NORM_LAST.bind(instructions, **operands, **values, work=work, epsilon=epsilon)
-    return GROUP_NORM.bind(instructions, **operands, **values, epsilon=epsilon)
+        return GROUP_NORM_LAST.bind(**operands, **values, work=work, epsilon=epsilon)
+    return GROUP_NORM.bind(**operands, **values, epsilon=epsilon)
 
 
 def group_norm_grad(
-    x: Array, scale: Array, dy: Array, dx: Array | None, dscale: Array | None,
-    dbias: Array | None, work: Array, *, groups: int, y: Array | None = None,
-    dresidual: Array | None = None, last: bool = False, epsilon: float = 1e-5,
-    instructions: str | None = None,
+    x: Array, scale: Array, dy: Array, dx: Array | None, dscale: Array | None, dbias: Array | None,
+    work: Array, *, groups: int, y: Array | None = None, dresidual: Array | None = None,
+    last: bool = False, epsilon: float = 1e-05,
 ) -> Call:  # fmt: skip
     """Gradients by x, scale, bias and residual; `y` is the result where ReLU followed."""
     return (GROUP_NORM_LAST_GRAD if last else GROUP_NORM_GRAD).bind(
-        instructions, x=x, scale=scale, dy=dy, y=y, dx=dx, dscale=dscale, dbias=dbias,
-        dresidual=dresidual, work=work, epsilon=epsilon, **_sizes(x, scale, groups, last=last),
+        x=x, scale=scale, dy=dy, y=y, dx=dx, dscale=dscale, dbias=dbias, dresidual=dresidual,
+        work=work, epsilon=epsilon, **_sizes(x, scale, groups, last=last),
     )  # fmt: skip

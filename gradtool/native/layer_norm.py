@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from gradtool.native import SLOTS
 from gradtool.native.batch_norm import LEAST, PARTS
 from gradtool.native.call import Array, Call, Signature
 
@@ -30,7 +29,7 @@ def layer_work(shape: tuple[int, ...], axis: int = -1) -> int:
 def layer_norm(
     x: Array, scale: Array, bias: Array | None, y: Array | None, mean: Array | None,
     rstd: Array | None, *, residual: Array | None = None, total: Array | None = None,
-    root: bool = False, axis: int = -1, epsilon: float = 1e-5, instructions: str | None = None,
+    root: bool = False, axis: int = -1, epsilon: float = 1e-05,
 ) -> Call:  # fmt: skip
     """`y = (s - mean) · rstd · scale + bias` of `s = x + residual`, which `total` takes.
 
@@ -39,21 +38,21 @@ def layer_norm(
     """
     axis %= x.ndim
     return LAYER_NORM.bind(
-        instructions, x=x, residual=residual, scale=scale, bias=bias, y=y, sum=total, mean=mean,
-        rstd=rstd, rows=math.prod(x.shape[:axis]), n=math.prod(x.shape[axis:]), root=int(root),
-        slots=SLOTS, epsilon=epsilon,
+        x=x, residual=residual, scale=scale, bias=bias, y=y, sum=total, mean=mean, rstd=rstd,
+        rows=math.prod(x.shape[:axis]), n=math.prod(x.shape[axis:]), root=int(root),
+        epsilon=epsilon,
     )  # fmt: skip
 
 
 def layer_norm_grad(
     x: Array, scale: Array, mean: Array | None, rstd: Array | None, dy: Array, dx: Array | None,
     dscale: Array | None, dbias: Array | None, work: Array, *, dtotal: Array | None = None,
-    root: bool = False, axis: int = -1, epsilon: float = 1e-5, instructions: str | None = None,
+    root: bool = False, axis: int = -1, epsilon: float = 1e-05,
 ) -> Call:  # fmt: skip
     """Gradients by x (and the residual: the same), scale and bias; `dtotal` is added to dx."""
     axis %= x.ndim
     return LAYER_NORM_GRAD.bind(
-        instructions, x=x, scale=scale, mean=mean, rstd=rstd, dy=dy, dsum=dtotal, dx=dx,
-        dscale=dscale, dbias=dbias, work=work, rows=math.prod(x.shape[:axis]),
-        n=math.prod(x.shape[axis:]), root=int(root), slots=SLOTS, epsilon=epsilon,
+        x=x, scale=scale, mean=mean, rstd=rstd, dy=dy, dsum=dtotal, dx=dx, dscale=dscale,
+        dbias=dbias, work=work, rows=math.prod(x.shape[:axis]), n=math.prod(x.shape[axis:]),
+        root=int(root), epsilon=epsilon,
     )  # fmt: skip

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +18,9 @@ SYSTEMS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 # Instruction sets, the fastest first, by the number the library gives.
 RUNS = {"v4": ("v4", "v3"), "v3": ("v3",), "neon": ("neon",)}
 NAMES = {"v4": "x86-64-v4 (AVX-512)", "v3": "x86-64-v3 (AVX2, FMA)", "neon": "aarch64 (NEON)"}
+
+
+_ASKED: ContextVar[str | None] = ContextVar("gradtool.instructions", default=None)
 
 
 class Unavailable(Exception):
@@ -62,6 +68,21 @@ def load() -> Library:
         raise Unavailable("this processor lacks AVX2 and FMA (x86-64-v3): numpy's kernels run")
     handle.gt_set_threads(ctypes.c_int64(threads_asked()))
     return Library(handle, RUNS[best])
+
+
+def used() -> str:
+    """The instruction set of kernels that are bound now."""
+    return _ASKED.get() or load().instructions[0]
+
+
+@contextmanager
+def using(instructions: str | None) -> Iterator[None]:
+    """Bind kernels of an instruction set meanwhile; None: of the fastest."""
+    before = _ASKED.set(instructions)
+    try:
+        yield
+    finally:
+        _ASKED.reset(before)
 
 
 def threads() -> int:

@@ -20,10 +20,9 @@ def work(m: int, n: int, k: int) -> int:
 
 
 def product(
-    x: Array, codes: Array, scale: Array, y: Array, work: Array, *,
-    bits: int, block: int, turned: bool = True, zero: Array | None = None,
-    groups: Array | None = None, table: Array | None = None, bias: Array | None = None,
-    alpha: float = 1.0, beta: float = 0.0, instructions: str | None = None,
+    x: Array, codes: Array, scale: Array, y: Array, work: Array, *, bits: int, block: int,
+    turned: bool = True, zero: Array | None = None, groups: Array | None = None,
+    table: Array | None = None, bias: Array | None = None, alpha: float = 1.0, beta: float = 0.0,
 ) -> Call:  # fmt: skip
     """`y = alpha · x Wᵀ + beta · y + bias`, or not `turned` x W, of W `[rows, columns]`.
 
@@ -34,9 +33,8 @@ def product(
     m, columns = x.size // x.shape[-1], (x if turned else y).shape[-1]
     in_bytes = zero is not None and zero.dtype.kind == "u"
     return PRODUCT.bind(
-        instructions, x=x, codes=codes, scale=scale, zeros=zero if in_bytes else None,
+        x=x, codes=codes, scale=scale, zeros=zero if in_bytes else None,
         offset=None if in_bytes else zero, groups=groups, table=table, bias=bias, y=y, work=work,
         m=m, rows=codes.shape[0], columns=columns, blocks=codes.shape[1], block=block, bits=bits,
-        turned=int(turned), slots=slots(m * codes.shape[0] * columns),
-        alpha=alpha, beta=beta,
+        turned=int(turned), slots=slots(m * codes.shape[0] * columns), alpha=alpha, beta=beta,
     )  # fmt: skip

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.native import SLOTS
 from gradtool.native.attention import panel_floats
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.gemm import product_floats
@@ -89,63 +88,59 @@ def _sizes(n: Recurrence, lens: Array | None) -> dict[str, Any]:
     return {
         "lens": lens, "times": n.times, "batch": n.batch, "inputs": n.inputs, "hidden": n.hidden,
         "directions": len(n.backwards), "reverse": int(n.backwards[0]), "layout": n.layout,
-        "slots": SLOTS,
     }  # fmt: skip
 
 
 def lstm(
     n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
     h0: Array | None, c0: Array | None, p: Array | None, y: Array | None, y_h: Array | None,
-    y_c: Array | None, kept: Array | None, work: Array, *, instructions: str | None = None,
+    y_c: Array | None, kept: Array | None, work: Array,
 ) -> Call:  # fmt: skip
     """`(Y, Y_h, Y_c)` and the reserve space for `lstm_grad`, each if wanted."""
     return LSTM.bind(
-        instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, y_h=y_h, y_c=y_c, kept=kept,
-        work=work, **_sizes(n, lens),
+        x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, y_h=y_h, y_c=y_c, kept=kept, work=work,
+        **_sizes(n, lens),
     )  # fmt: skip
 
 
 def lstm_grad(
     n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
     h0: Array | None, c0: Array | None, p: Array | None, y: Array, dy: Array | None,
-    dy_h: Array | None, dy_c: Array | None, kept: Array | None,
-    dx: Array | None, dw: Array | None, dr: Array | None, db: Array | None, dh0: Array | None,
-    dc0: Array | None, dp: Array | None, work: Array, *, instructions: str | None = None,
+    dy_h: Array | None, dy_c: Array | None, kept: Array | None, dx: Array | None, dw: Array | None,
+    dr: Array | None, db: Array | None, dh0: Array | None, dc0: Array | None, dp: Array | None,
+    work: Array,
 ) -> Call:  # fmt: skip
     """Gradients by X, W, R, B, the initial states and P, each if wanted.
 
     Without the reserve space of `lstm` its content is recomputed.
     """
     return LSTM_GRAD.bind(
-        instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, dy=dy, dy_h=dy_h, dy_c=dy_c,
-        kept=kept, dx=dx, dw=dw, dr=dr, db=db, dh0=dh0, dc0=dc0, dp=dp if p is not None else None,
-        work=work, **_sizes(n, lens),
+        x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, dy=dy, dy_h=dy_h, dy_c=dy_c, kept=kept, dx=dx,
+        dw=dw, dr=dr, db=db, dh0=dh0, dc0=dc0, dp=dp if p is not None else None, work=work,
+        **_sizes(n, lens),
     )  # fmt: skip
 
 
 def gru(
     n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
-    h0: Array | None,
-    y: Array | None, y_h: Array | None, work: Array, *, linear_before_reset: int = 0,
-    instructions: str | None = None,
+    h0: Array | None, y: Array | None, y_h: Array | None, work: Array, *,
+    linear_before_reset: int = 0,
 ) -> Call:  # fmt: skip
     """`(Y, Y_h)`, each if wanted."""
     return GRU.bind(
-        instructions, x=x, w=w, r=r, b=b, h0=h0, y=y, y_h=y_h, work=work,
-        linear=int(bool(linear_before_reset)), **_sizes(n, lens),
+        x=x, w=w, r=r, b=b, h0=h0, y=y, y_h=y_h, work=work, linear=int(bool(linear_before_reset)),
+        **_sizes(n, lens),
     )  # fmt: skip
 
 
 def gru_grad(
     n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
-    h0: Array | None,
-    y: Array, dy: Array | None, dy_h: Array | None, dx: Array | None, dw: Array | None,
-    dr: Array | None, db: Array | None, dh0: Array | None, work: Array, *,
-    linear_before_reset: int = 0, instructions: str | None = None,
+    h0: Array | None, y: Array, dy: Array | None, dy_h: Array | None, dx: Array | None,
+    dw: Array | None, dr: Array | None, db: Array | None, dh0: Array | None, work: Array, *,
+    linear_before_reset: int = 0,
 ) -> Call:  # fmt: skip
     """Gradients by X, W, R, B and the initial state, each if wanted."""
     return GRU_GRAD.bind(
-        instructions, x=x, w=w, r=r, b=b, h0=h0, y=y, dy=dy, dy_h=dy_h, dx=dx, dw=dw, dr=dr, db=db,
-        dh0=dh0, work=work, linear=int(bool(linear_before_reset)),
-        **_sizes(n, lens),
+        x=x, w=w, r=r, b=b, h0=h0, y=y, dy=dy, dy_h=dy_h, dx=dx, dw=dw, dr=dr, db=db, dh0=dh0,
+        work=work, linear=int(bool(linear_before_reset)), **_sizes(n, lens),
     )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 
 REDUCE_SUM = Signature("reduce_sum", "x y work", "before n after part slots", "factor")
@@ -44,12 +43,10 @@ def passes(shape: Sequence[int], axes: Sequence[int]) -> Iterator[Sizes]:
 
 
 def reduce_sum(
-    x: Array, y: Array, work: Array | None, sizes: Sizes, *, factor: float = 1.0,
-    instructions: str | None = None,
-) -> Call:  # fmt: skip
+    x: Array, y: Array, work: Array | None, sizes: Sizes, *, factor: float = 1.0
+) -> Call:
     """`y[before, after] = factor · Σ x[before, n, after]`."""
     before, n, after = sizes
     return REDUCE_SUM.bind(
-        instructions, x=x, y=y, work=work, before=before, n=n, after=after, part=part(after),
-        slots=SLOTS, factor=factor,
-    )  # fmt: skip
+        x=x, y=y, work=work, before=before, n=n, after=after, part=part(after), factor=factor
+    )

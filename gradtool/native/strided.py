@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 
 AXES = 6
@@ -62,7 +61,7 @@ def is_held(words: Sequence[int]) -> bool:
     return words[1:3] != [0, 1] or words[3 + AXES] != 1
 
 
-def copy(source: Array, target: Array, *, instructions: str | None = None) -> Call:
+def copy(source: Array, target: Array) -> Call:
     """Copy a source of the target's type, broadcast to it.
 
     Raises:
@@ -83,8 +82,8 @@ def copy(source: Array, target: Array, *, instructions: str | None = None) -> Ca
     table = np.ones((3, AXES), np.int64)
     table[:, : len(axes)] = np.array(axes).T
     call = COPY.bind(
-        instructions, **{"from": source.ctypes.data, "to": target.ctypes.data}, table=table,
-        axes=len(axes), across=_across(axes), bytes=target.itemsize, slots=SLOTS,
+        **{"from": source.ctypes.data, "to": target.ctypes.data}, table=table, axes=len(axes),
+        across=_across(axes), bytes=target.itemsize,
     )  # fmt: skip
     call.operands = (source, target)
     return call

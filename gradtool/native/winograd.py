@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.conv import sizes
 
@@ -62,29 +61,23 @@ def work(batch: int, out_height: int, out_width: int, channels: int, out_channel
 
 def forward(
     x: Array, w: Array, y: Array, work: Array, *, top: int = 1, left: int = 1,
-    bias: Array | None = None, instructions: str | None = None,
+    bias: Array | None = None,
 ) -> Call:  # fmt: skip
     """`y[n, i, j, m] = Σ x[n, i + a - top, j + b - left, c] · w[m, c, a, b] + bias[m]`."""
-    return _bind(x, w, y, work, bias, top, left, 0, instructions)
+    return _bind(x, w, y, work, bias, top, left, 0)
 
 
-def gradient_x(
-    dy: Array, w: Array, dx: Array, work: Array, *, top: int = 1, left: int = 1,
-    instructions: str | None = None,
-) -> Call:  # fmt: skip
+def gradient_x(dy: Array, w: Array, dx: Array, work: Array, *, top: int = 1, left: int = 1) -> Call:
     """`dx` of `forward` with these pads: a convolution of dy by the turned weights."""
-    return _bind(dy, w, dx, work, None, 2 - top, 2 - left, 1, instructions)
+    return _bind(dy, w, dx, work, None, 2 - top, 2 - left, 1)
 
 
-def gradient_w(
-    x: Array, dy: Array, dw: Array, work: Array, *, top: int = 1, left: int = 1,
-    instructions: str | None = None,
-) -> Call:  # fmt: skip
+def gradient_w(x: Array, dy: Array, dw: Array, work: Array, *, top: int = 1, left: int = 1) -> Call:
     """`dw` of `forward` with these pads."""
     tiles, outputs = blocks(dy.shape, x.shape[3], dy.shape[3])
     return WINOGRAD_DW.bind(
-        instructions, x=x, dy=dy, dw=dw, work=work, **_checked(x, dy), top=top, left=left,
-        tiles=tiles, outputs=outputs, slots=SLOTS,
+        x=x, dy=dy, dw=dw, work=work, **_checked(x, dy), top=top, left=left, tiles=tiles,
+        outputs=outputs,
     )  # fmt: skip
 
 
@@ -96,11 +89,10 @@ def _checked(x: Array, y: Array) -> dict[str, int]:
 
 
 def _bind(
-    x: Array, w: Array, y: Array, work: Array, bias: Array | None, top: int, left: int,
-    flipped: int, instructions: str | None,
-) -> Call:  # fmt: skip
+    x: Array, w: Array, y: Array, work: Array, bias: Array | None, top: int, left: int, flipped: int
+) -> Call:
     tiles, outputs = blocks(y.shape, x.shape[3], y.shape[3])
     return WINOGRAD.bind(
-        instructions, x=x, w=w, bias=bias, y=y, work=work, **_checked(x, y), top=top,
-        left=left, flipped=flipped, tiles=tiles, outputs=outputs, slots=SLOTS,
+        x=x, w=w, bias=bias, y=y, work=work, **_checked(x, y), top=top, left=left, flipped=flipped,
+        tiles=tiles, outputs=outputs,
     )  # fmt: skip

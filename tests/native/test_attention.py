@@ -8,18 +8,18 @@ from gradtool.native import attention
 from gradtool.operators.attention import shape_of
 
 pytestmark = [
-    needs_library, each_instruction_set, pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    needs_library, *each_instruction_set, pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_attention_is_that_of_float64(instructions, seed):
+def test_attention_is_that_of_float64(seed):
     _, q, k, v, masks, attributes = drawn(seed)
     n, *_, values, p, lse = exact(q, k, v, masks, attributes)
     y, lse = shaped(p @ values, q), shaped(lse, q)
     found = run(
         lambda y, lse, room: attention.attention(
-            n, q, k, v, masks, y, lse, room, instructions=instructions, **asked(attributes)
+            n, q, k, v, masks, y, lse, room, **asked(attributes)
         ),
         y.shape, lse.shape, work=attention.work(n), inputs=(q, k, v, *masks),
     )  # fmt: skip
@@ -33,7 +33,7 @@ def test_attention_is_that_of_float64(instructions, seed):
 
 @pytest.mark.parametrize("fill", [-np.inf, np.finfo(np.float32).min, -5.0])
 @pytest.mark.parametrize("kind", ["flags", "floats"])
-def test_a_row_of_which_all_is_hidden_is_that_of_numpy(instructions, kind, fill):
+def test_a_row_of_which_all_is_hidden_is_that_of_numpy(kind, fill):
     rng = np.random.default_rng(3)
     q, k, v = (normal(rng, 1, 2, 300, 8) for _ in range(3))
     seen = np.tri(300, 300, -1, dtype=bool)
@@ -42,7 +42,7 @@ def test_a_row_of_which_all_is_hidden_is_that_of_numpy(instructions, kind, fill)
     n = shape_of(q, k, v)
     (y,) = run(
         lambda y, room: attention.attention(
-            n, q, k, v, [mask], y, None, room, fill=fill, instructions=instructions
+            n, q, k, v, [mask], y, None, room, fill=fill
         ),
         q.shape, work=attention.work(n), inputs=(q, k, v, mask),
     )  # fmt: skip
@@ -56,7 +56,7 @@ def test_a_row_of_which_all_is_hidden_is_that_of_numpy(instructions, kind, fill)
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_its_gradients_are_those_of_float64(instructions, seed):
+def test_its_gradients_are_those_of_float64(seed):
     rng, q, k, v, masks, attributes = drawn(seed)
     attributes["safe"] = 1
     n, *operands, p, lse = exact(q, k, v, masks, attributes)
@@ -67,7 +67,7 @@ def test_its_gradients_are_those_of_float64(instructions, seed):
     given.append(None if dlse is None else np.ascontiguousarray(shaped(dlse, q)))
     found = run(
         lambda *to: attention.attention_grad(
-            n, q, k, v, *given, masks, *to, fill=attributes["fill"], instructions=instructions
+            n, q, k, v, *given, masks, *to, fill=attributes["fill"]
         ),
         *[each.shape for each in expected], work=attention.grad_work(n), inputs=(q, k, v, *masks),
     )  # fmt: skip
@@ -77,7 +77,7 @@ def test_its_gradients_are_those_of_float64(instructions, seed):
 
 
 @pytest.mark.parametrize("absent", range(3))
-def test_a_gradient_that_is_not_wanted_changes_no_other(instructions, absent):
+def test_a_gradient_that_is_not_wanted_changes_no_other(absent):
     _, q, k, v, masks, attributes = drawn(11)
     n, *_, lse = exact(q, k, v, masks, attributes | {"safe": 1})
     lse = np.ascontiguousarray(shaped(lse, q), np.float32)
@@ -99,38 +99,37 @@ def test_a_gradient_that_is_not_wanted_changes_no_other(instructions, absent):
             *to,
             room,
             fill=attributes["fill"],
-            instructions=instructions,
         )()
     for made, right in zip(some, whole, strict=True):
         assert made is None or made.tobytes() == right.tobytes()
 
 
 @pytest.mark.parametrize("shape", [(0, 2, 3, 4), (1, 2, 0, 4), (1, 2, 3, 0)])
-def test_attention_of_nothing_touches_nothing(instructions, shape):
+def test_attention_of_nothing_touches_nothing(shape):
     q = np.ones(shape, np.float32)
     n = shape_of(q, q, q, scale=1.0)
     rows = (*shape[:3], 1)
     y, lse = run(
         lambda y, lse, room: attention.attention(
-            n, q, q, q, [], y, lse, room, instructions=instructions
+            n, q, q, q, [], y, lse, room
         ),
         shape, rows, work=attention.work(n),
     )  # fmt: skip
     run(
         lambda *to: attention.attention_grad(
-            n, q, q, q, lse, y, None, [], *to, instructions=instructions
+            n, q, q, q, lse, y, None, [], *to
         ),
         shape, shape, shape, work=attention.grad_work(n),
     )  # fmt: skip
 
 
-def test_no_keys_are_a_row_that_sees_nothing(instructions):
+def test_no_keys_are_a_row_that_sees_nothing():
     q, k = np.ones((1, 1, 5, 4), np.float32), np.ones((1, 1, 0, 4), np.float32)
     n = shape_of(q, k, k)
     for safe, expected in ((0, np.nan), (1, 0.0)):
         y, _ = run(
             lambda y, lse, room, safe=safe: attention.attention(
-                n, q, k, k, [], y, lse, room, safe=safe, instructions=instructions
+                n, q, k, k, [], y, lse, room, safe=safe
             ),
             q.shape, (1, 1, 5, 1), work=attention.work(n),
         )  # fmt: skip

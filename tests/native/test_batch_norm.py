@@ -5,7 +5,7 @@ from native_calls import each_instruction_set, needs_library, normal, relative_e
 
 from gradtool.native import batch_norm
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 SEEDS = sampled(range(40))
 
 
@@ -31,7 +31,7 @@ def far(rng, *shape):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("training", [False, True])
-def test_batch_normalisation_is_that_of_float64(instructions, seed, training):
+def test_batch_normalisation_is_that_of_float64(seed, training):
     rng, shape, last, axes, per = drawn(seed)
     channels = max(per)
     x, relu = far(rng, *shape), bool(rng.integers(2))
@@ -43,7 +43,7 @@ def test_batch_normalisation_is_that_of_float64(instructions, seed, training):
     made = run(
         lambda y, *to: batch_norm.batch_norm(
             x, scale, bias, mean, variance, y, *(to[:4] if training else (None, None, *to[2:4])),
-            to[4], residual=residual, instructions=instructions, **options,
+            to[4], residual=residual, **options,
         ),
         shape, one, one, one, one, work=batch_norm.work(shape, last=last),
         inputs=(x, scale, bias, mean, variance),
@@ -64,7 +64,7 @@ def test_batch_normalisation_is_that_of_float64(instructions, seed, training):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("known", [False, True])
-def test_its_gradient_is_that_of_float64(instructions, seed, known):
+def test_its_gradient_is_that_of_float64(seed, known):
     rng, shape, last, axes, per = drawn(seed)
     channels, count = max(per), np.prod(shape) // max(per)
     x, dy = far(rng, *shape), normal(rng, *shape)
@@ -77,7 +77,6 @@ def test_its_gradient_is_that_of_float64(instructions, seed, known):
     made = run(
         lambda dx, ds, db, dr, room: batch_norm.batch_norm_grad(
             x, scale, *kept, dy, dx, ds, db, room, y=y, dresidual=dr, last=last, epsilon=0.1,
-            instructions=instructions,
         ),
         shape, (channels,), (channels,), shape, work=batch_norm.work(shape, last=last),
         inputs=(x, scale, dy),
@@ -95,14 +94,13 @@ def test_its_gradient_is_that_of_float64(instructions, seed, known):
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("shape", [(0, 3, 2), (2, 0, 3), (2, 3, 0), (0, 3)])
-def test_statistics_of_nothing_are_nan_and_its_gradients_zero(instructions, last, shape):
+def test_statistics_of_nothing_are_nan_and_its_gradients_zero(last, shape):
     x = np.empty(shape, np.float32)
     one = np.ones(shape[-1] if last else shape[1], np.float32)
     room = batch_norm.work(shape, last=last)
     found = run(
         lambda y, m, r, work: batch_norm.batch_norm(
             x, one, one, one, one, y, None, None, m, r, work, training=True, last=last,
-            instructions=instructions,
         ),
         shape, one.shape, one.shape, work=room,
     )  # fmt: skip
@@ -111,7 +109,7 @@ def test_statistics_of_nothing_are_nan_and_its_gradients_zero(instructions, last
     assert not nothing or np.isnan(found[1]).all()
     ds, db = run(
         lambda ds, db, work: batch_norm.batch_norm_grad(
-            x, one, None, None, x, None, ds, db, work, last=last, instructions=instructions
+            x, one, None, None, x, None, ds, db, work, last=last
         ),
         one.shape, one.shape, work=room,
     )  # fmt: skip
@@ -119,7 +117,7 @@ def test_statistics_of_nothing_are_nan_and_its_gradients_zero(instructions, last
     assert not db.any()
 
 
-def test_a_mean_far_above_the_deviation_costs_no_more_than_its_rounding(instructions):
+def test_a_mean_far_above_the_deviation_costs_no_more_than_its_rounding():
     rng = np.random.default_rng(0)
     x = (1000 + normal(rng, 8, 50, 50, 3)).astype(np.float32)
     one, room = np.ones(3, np.float32), np.empty(batch_norm.work(x.shape, last=True), np.int8)
@@ -127,7 +125,6 @@ def test_a_mean_far_above_the_deviation_costs_no_more_than_its_rounding(instruct
     y = np.empty_like(x)
     batch_norm.batch_norm(
         x, one, zero, zero, one, y, None, None, mean, rstd, room, training=True, last=True,
-        instructions=instructions,
     )()  # fmt: skip
 
     assert relative_error(rstd, 1 / np.sqrt(x.astype(float).var((0, 1, 2)) + 1e-5)) < 1e-5

@@ -11,7 +11,7 @@ from scipy import special
 from gradtool.native import class_block
 from gradtool.native.call import Call
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 FLAG = np.zeros(1, np.int64)
 SUMS, RESULTS = ("top", "total", "picked", "even"), ("loss", "lse", "spread")
 
@@ -50,7 +50,7 @@ class Drawn:
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_sums_over_blocks_are_those_of_all_scores(instructions, seed):
+def test_sums_over_blocks_are_those_of_all_scores(seed):
     d = Drawn(seed)
     ignored = None if seed % 3 else int(d.labels[0])
     count = len(d.starts)
@@ -62,7 +62,7 @@ def test_sums_over_blocks_are_those_of_all_scores(instructions, seed):
         calls = [
             class_block.class_block(
                 block, sums, results if block.first == d.starts[-1] else dict.fromkeys(RESULTS),
-                FLAG, ignore_index=ignored, instructions=instructions,
+                FLAG, ignore_index=ignored,
             )
             for block in d.blocks(arrays[:count])
         ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_sums_over_blocks_are_those_of_all_scores(instructions, seed):
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_gradients_by_scores_are_those_of_float64(instructions, seed):
+def test_gradients_by_scores_are_those_of_float64(seed):
     d = Drawn(seed)
     lse = special.logsumexp(d.scores, 1).astype(np.float32)
     of_all, of_label, of_even = (normal(d.rng, d.rows) for _ in range(3))
@@ -91,7 +91,7 @@ def test_gradients_by_scores_are_those_of_float64(instructions, seed):
     def bound(*arrays):
         biases = arrays[count:]
         calls = [
-            class_block.class_block_grad(block, of, bias, instructions=instructions)
+            class_block.class_block_grad(block, of, bias)
             for block, bias in zip(d.blocks(arrays[:count]), biases, strict=False)
         ]
         return Call.joined(calls)
@@ -108,7 +108,7 @@ def test_gradients_by_scores_are_those_of_float64(instructions, seed):
     assert relative_error(np.concatenate(found[count:]), exact.sum(0)) < 2e-5
 
 
-def test_a_label_that_is_no_class_is_told(instructions):
+def test_a_label_that_is_no_class_is_told():
     z, flag = np.zeros((2, 3), np.float32), np.zeros(1, np.int64)
     rooms = np.zeros((7, 2), np.float32)
     sums, results = (
@@ -117,5 +117,5 @@ def test_a_label_that_is_no_class_is_told(instructions):
     )
     for label, expected in ((2, 0), (3, 1), (-1, 1)):
         block = class_block.Block(z, np.array([0, label]), 0, 3)
-        class_block.class_block(block, sums, results, flag, instructions=instructions)()
+        class_block.class_block(block, sums, results, flag)()
         assert flag.item() == expected

@@ -6,7 +6,7 @@ from native_convolutions import Convolution
 
 from gradtool.native import conv
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 
 
 def drawn(seed):
@@ -40,11 +40,11 @@ def tolerance(terms):
 
 
 @SEEDS
-def test_y_is_that_of_float64(instructions, seed):
+def test_y_is_that_of_float64(seed):
     made, window, x, w, _ = drawn(seed)
     bias = w[:, 0, 0, 0].copy() if seed % 2 else None
     (found,) = run(
-        lambda y, work: conv.forward(x, w, y, work, window, bias=bias, instructions=instructions),
+        lambda y, work: conv.forward(x, w, y, work, window, bias=bias),
         made.y_shape,
         work=conv.work(x.shape, w.shape, made.y_shape, window),
         inputs=(x, w),
@@ -54,10 +54,10 @@ def test_y_is_that_of_float64(instructions, seed):
 
 
 @SEEDS
-def test_dx_is_that_of_float64(instructions, seed):
+def test_dx_is_that_of_float64(seed):
     made, window, x, w, dy = drawn(seed)
     (found,) = run(
-        lambda dx, work: conv.gradient_x(dy, w, dx, work, window, instructions=instructions),
+        lambda dx, work: conv.gradient_x(dy, w, dx, work, window),
         x.shape,
         work=conv.work(x.shape, w.shape, made.y_shape, window, backward=True),
         inputs=(dy, w),
@@ -67,10 +67,10 @@ def test_dx_is_that_of_float64(instructions, seed):
 
 
 @SEEDS
-def test_dw_is_that_of_float64(instructions, seed):
+def test_dw_is_that_of_float64(seed):
     made, window, x, w, dy = drawn(seed)
     (found,) = run(
-        lambda dw, work: conv.gradient_w(x, dy, dw, work, window, instructions=instructions),
+        lambda dw, work: conv.gradient_w(x, dy, dw, work, window),
         w.shape,
         work=conv.gradient_w_work(x.shape, w.shape, made.y_shape, window),
         inputs=(x, dy),
@@ -89,20 +89,19 @@ def test_dw_is_that_of_float64(instructions, seed):
         *((3, 20, 90, 7, 2), (40, 16, 27, 3, 1), (64, 64, 64, 1, 2)),
     ],
 )
-def test_every_way_gives_what_float64_gives(instructions, channels, outputs, width, kernel, stride):
+def test_every_way_gives_what_float64_gives(channels, outputs, width, kernel, stride):
     rng = np.random.default_rng(channels)
     shape, pad = (2, 9, width, channels), kernel // 2
     made = Convolution(shape, (outputs, channels, kernel, kernel), (stride,) * 2, pads=(pad,) * 4)
     window = conv.Window((stride,) * 2, pads=(pad,) * 2)
     x, w, dy = (normal(rng, *shape) for shape in (made.x_shape, made.w_shape, made.y_shape))
-    on = {"instructions": instructions}
     sizes = (made.x_shape, made.w_shape, made.y_shape, window)
     found = [
-        run(lambda y, work: conv.forward(x, w, y, work, window, **on), made.y_shape,
+        run(lambda y, work: conv.forward(x, w, y, work, window), made.y_shape,
             work=conv.work(*sizes)),
-        run(lambda dx, work: conv.gradient_x(dy, w, dx, work, window, **on), made.x_shape,
+        run(lambda dx, work: conv.gradient_x(dy, w, dx, work, window), made.x_shape,
             work=conv.work(*sizes, backward=True)),
-        run(lambda dw, work: conv.gradient_w(x, dy, dw, work, window, **on), made.w_shape,
+        run(lambda dw, work: conv.gradient_w(x, dy, dw, work, window), made.w_shape,
             work=conv.gradient_w_work(*sizes)),
     ]  # fmt: skip
     for (got,), exact in zip(found, (made.y(x, w), made.dx(dy, w), made.dw(x, dy)), strict=True):

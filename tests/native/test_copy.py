@@ -5,7 +5,7 @@ from native_calls import each_instruction_set, needs_library, threads
 
 from gradtool.native import strided
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 TYPES = ("bool", "int8", "float16", "float32", "int32", "int64", "float64")
 
 
@@ -29,7 +29,7 @@ def shape_of(rng):
 
 
 @pytest.mark.parametrize("seed", sampled(range(150)))
-def test_a_copy_is_that_of_numpy_and_writes_nothing_else(instructions, seed):
+def test_a_copy_is_that_of_numpy_and_writes_nothing_else(seed):
     rng = np.random.default_rng(seed)
     dtype, shape = np.dtype(str(rng.choice(TYPES))), shape_of(rng)
     target = lying(rng, shape, dtype)
@@ -42,7 +42,7 @@ def test_a_copy_is_that_of_numpy_and_writes_nothing_else(instructions, seed):
     for count in (1, 3):
         whole[...] = before
         with threads(count):
-            strided.copy(source, target, instructions=instructions)()
+            strided.copy(source, target)()
         found = whole.tobytes()
         whole[...] = before
         target[...] = source
@@ -51,13 +51,13 @@ def test_a_copy_is_that_of_numpy_and_writes_nothing_else(instructions, seed):
 
 
 @pytest.mark.parametrize("size", [1, 4095, 4096, 3 * 4096, 100_003])
-def test_what_lies_together_is_copied_whole(instructions, size):
+def test_what_lies_together_is_copied_whole(size):
     source, target = np.arange(size), np.zeros(size, np.int64)
-    strided.copy(source, target, instructions=instructions)()
+    strided.copy(source, target)()
 
     assert np.array_equal(source, target)
 
 
-def test_another_type_is_refused(instructions):
+def test_another_type_is_refused():
     with pytest.raises(TypeError, match="int64 is copied to float32"):
-        strided.copy(np.arange(3), np.zeros(3, np.float32), instructions=instructions)
+        strided.copy(np.arange(3), np.zeros(3, np.float32))

@@ -6,11 +6,11 @@ from native_convolutions import Convolution
 
 from gradtool.native import conv, depthwise
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_all_three_are_those_of_float64(instructions, seed):
+def test_all_three_are_those_of_float64(seed):
     rng = np.random.default_rng(seed)
     channels = int(rng.choice([1, 3, 8, 16, 19, 24, 32, 64, 72, 100]))
     kernel = tuple(int(n) for n in rng.choice([1, 2, 3, 5], 2))
@@ -26,17 +26,17 @@ def test_all_three_are_those_of_float64(instructions, seed):
     x, w, dy = (normal(rng, *shape) for shape in (made.x_shape, made.w_shape, made.y_shape))
     bias = normal(rng, channels) if seed % 2 else None
     window = conv.Window(strides, dilations, pads[:2], channels)
-    on, work = {"instructions": instructions}, depthwise.work(w.shape)
+    work = depthwise.work(w.shape)
     (y,) = run(
-        lambda y, room: depthwise.forward(x, w, y, room, window, bias=bias, **on),
+        lambda y, room: depthwise.forward(x, w, y, room, window, bias=bias),
         made.y_shape, work=work, inputs=(x, w),
     )  # fmt: skip
     (dx,) = run(
-        lambda dx, room: depthwise.gradient_x(dy, w, dx, room, window, **on),
+        lambda dx, room: depthwise.gradient_x(dy, w, dx, room, window),
         x.shape, work=work, inputs=(dy, w),
     )  # fmt: skip
     (dw,) = run(
-        lambda dw, room: depthwise.gradient_w(x, dy, dw, room, window, **on),
+        lambda dw, room: depthwise.gradient_w(x, dy, dw, room, window),
         w.shape, work=work, inputs=(x, dy),
     )  # fmt: skip
 

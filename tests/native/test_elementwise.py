@@ -7,7 +7,7 @@ from scipy import special
 from gradtool.native import elementwise
 
 pytestmark = [
-    needs_library, each_instruction_set, pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    needs_library, *each_instruction_set, pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]  # fmt: skip
 SIZES = (0, 1, 15, 17, 1025, 16385, 40001)
 FUNCTIONS = {
@@ -72,10 +72,10 @@ def without_small(x):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_is_right_to_its_last_places_for_every_float(instructions, name):
+def test_a_function_is_right_to_its_last_places_for_every_float(name):
     x = every_float(4093)
     y = np.empty_like(x)
-    elementwise.unary(name, x, y, instructions=instructions)()
+    elementwise.unary(name, x, y)()
     exact = FUNCTIONS[name](without_small(x).astype(float))
     rounded = exact.astype(np.float32)
 
@@ -90,22 +90,20 @@ def test_a_function_is_right_to_its_last_places_for_every_float(instructions, na
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", UNARY)
-def test_functions_of_one_are_those_of_float64(instructions, name, size):
+def test_functions_of_one_are_those_of_float64(name, size):
     x = normal(np.random.default_rng(size), size)
     x = np.abs(x) if name in ("log", "sqrt") else 3 * x
-    (y,) = run(
-        lambda y, _: elementwise.unary(name, x, y, instructions=instructions), (size,), inputs=(x,)
-    )
+    (y,) = run(lambda y, _: elementwise.unary(name, x, y), (size,), inputs=(x,))
 
     assert relative_error(y, UNARY[name](x.astype(float))) < 1e-6
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", BINARY)
-def test_functions_of_two_are_those_of_float64(instructions, name, size):
+def test_functions_of_two_are_those_of_float64(name, size):
     a, b = 3 * normal(np.random.default_rng(size), 2, size)
     (y,) = run(
-        lambda y, _: elementwise.binary(name, a, b, y, instructions=instructions),
+        lambda y, _: elementwise.binary(name, a, b, y),
         (size,),
         inputs=(a, b),
     )
@@ -114,15 +112,15 @@ def test_functions_of_two_are_those_of_float64(instructions, name, size):
 
 
 @pytest.mark.parametrize("name", ["min", "max", "relu", "gelu", "gelu_tanh", "silu", *BINARY])
-def test_infinities_and_nan_come_out_as_in_numpy(instructions, name):
+def test_infinities_and_nan_come_out_as_in_numpy(name):
     some = np.array([np.nan, np.inf, -np.inf, 0, 1, -1], np.float32)
     a, b = (np.ascontiguousarray(each.ravel()) for each in np.meshgrid(some, some))
     y = np.empty_like(a)
     if name in UNARY:
-        elementwise.unary(name, a, y, instructions=instructions)()
+        elementwise.unary(name, a, y)()
         exact = UNARY[name](a.astype(float))
     else:
-        elementwise.binary(name, a, b, y, instructions=instructions)()
+        elementwise.binary(name, a, b, y)()
         exact = BINARY[name](a.astype(float), b.astype(float))
     plain = (
         np.isfinite(a) & np.isfinite(b)
@@ -145,7 +143,7 @@ def broadcast(rng, whole):
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_random_programs_are_those_of_float64(instructions, seed):
+def test_random_programs_are_those_of_float64(seed):
     rng = np.random.default_rng(seed)
     whole = tuple(int(rng.choice([0, 1, 2, 3, 7, 16, 33, 64])) for _ in range(rng.integers(1, 5)))
     inputs = [broadcast(rng, whole) for _ in range(rng.integers(1, 5))]
@@ -169,7 +167,7 @@ def test_random_programs_are_those_of_float64(instructions, seed):
         values.append((BINARY if binary else UNARY)[name](*(values[i] for i in chosen)))
         numbers.append(to)
     made = run(
-        lambda *to: elementwise.run(code, inputs, to[:-1], to[-1], instructions=instructions),
+        lambda *to: elementwise.run(code, inputs, to[:-1], to[-1]),
         *[whole] * outputs,
         work=elementwise.work(code, len(inputs), len(inputs), int(np.prod(whole)), outputs),
         inputs=inputs,
@@ -178,31 +176,31 @@ def test_random_programs_are_those_of_float64(instructions, seed):
         assert relative_error(found, np.broadcast_to(exact, whole)) < 2e-5
 
 
-def test_a_program_may_write_over_an_input_it_has_read(instructions):
+def test_a_program_may_write_over_an_input_it_has_read():
     x = normal(np.random.default_rng(0), 5000)
     expected = np.maximum(x + 1, 0)
     one = np.ones(1, np.float32)
     code = [("add", 3, 0, 1), ("relu", 2, 3)]
     room = np.empty(elementwise.work(code, inputs=2, held=1, count=5000), np.int8)
-    elementwise.run(code, [x, one], [x], room, instructions=instructions)()
+    elementwise.run(code, [x, one], [x], room)()
 
     assert x.tobytes() == expected.tobytes()
 
 
-def test_too_many_axes_are_refused(instructions):
+def test_too_many_axes_are_refused():
     x = np.zeros((2,) * 14, np.float32)[::1, ::2, ::1, ::2, ::1, ::2, ::1, ::2, ::1, ::2, ::1, ::2]
     x = np.broadcast_to(x, (2,) * 14)
     with pytest.raises(ValueError, match="at most 6"):
-        elementwise.unary("exp", x, np.empty(x.shape, np.float32), instructions=instructions)
+        elementwise.unary("exp", x, np.empty(x.shape, np.float32))
 
 
-def test_an_operand_that_would_be_misread_is_refused(instructions):
+def test_an_operand_that_would_be_misread_is_refused():
     x = np.zeros(4)
     with pytest.raises(TypeError, match="neither float32 nor bool"):
-        elementwise.unary("exp", x, np.empty(x.shape, np.float32), instructions=instructions)
+        elementwise.unary("exp", x, np.empty(x.shape, np.float32))
 
 
-def test_a_result_with_gaps_is_refused(instructions):
+def test_a_result_with_gaps_is_refused():
     x = np.zeros((4, 4), np.float32)
     with pytest.raises(TypeError, match="gaps"):
-        elementwise.unary("exp", x[:, :2], x[:, :2], instructions=instructions)
+        elementwise.unary("exp", x[:, :2], x[:, :2])

@@ -4,7 +4,7 @@ from native_calls import each_instruction_set, needs_library, normal, relative_e
 
 from gradtool.native import embedding
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 SHAPES = pytest.mark.parametrize(
     ("rows", "width", "count"), [(1, 1, 5), (7, 16, 0), (10, 33, 200), (300, 64, 1000), (5, 7, 64)]
 )
@@ -16,11 +16,11 @@ def drawn(rows, width, count):
 
 
 @SHAPES
-def test_rows_are_those_of_numpy(instructions, rows, width, count):
+def test_rows_are_those_of_numpy(rows, width, count):
     table, index, _ = drawn(rows, width, count)
     wrong = np.full(1, -1)
     (y,) = run(
-        lambda y, _: embedding.gather(table, index, y, wrong, instructions=instructions),
+        lambda y, _: embedding.gather(table, index, y, wrong),
         (count, width),
         inputs=(table, index),
     )
@@ -30,11 +30,11 @@ def test_rows_are_those_of_numpy(instructions, rows, width, count):
 
 
 @SHAPES
-def test_the_gradient_is_a_sum_in_order(instructions, rows, width, count):
+def test_the_gradient_is_a_sum_in_order(rows, width, count):
     table, index, dy = drawn(rows, width, count)
     wrong = np.full(1, -1)
     (found,) = run(
-        lambda made, _: embedding.gradient(dy, index, made, wrong, instructions=instructions),
+        lambda made, _: embedding.gradient(dy, index, made, wrong),
         table.shape,
         inputs=(dy, index),
     )
@@ -48,16 +48,14 @@ def test_the_gradient_is_a_sum_in_order(instructions, rows, width, count):
     assert wrong == [0]
 
 
-def test_numbers_beyond_the_table_are_counted_and_read_nothing(instructions):
+def test_numbers_beyond_the_table_are_counted_and_read_nothing():
     table, dy = np.ones((3, 20), np.float32), np.ones((4, 20), np.float32)
     index, wrong = np.array([2, 3, -4, -1]), np.zeros(1, np.int64)
-    (y,) = run(
-        lambda y, _: embedding.gather(table, index, y, wrong, instructions=instructions), (4, 20)
-    )
+    (y,) = run(lambda y, _: embedding.gather(table, index, y, wrong), (4, 20))
     assert wrong == [2]
 
     (found,) = run(
-        lambda made, _: embedding.gradient(dy, index, made, wrong, instructions=instructions),
+        lambda made, _: embedding.gradient(dy, index, made, wrong),
         table.shape,
     )
     assert wrong == [2]

@@ -10,7 +10,7 @@ from gradtool.planning.packing.gaps import FAR, Rule, fill_by_numpy, skyline_by_
 from gradtool.planning.packing.problem import parts
 from gradtool.planning.packing.squeaky import WAYS, Turns
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 SEEDS = pytest.mark.parametrize("seed", sampled(range(60)))
 
 
@@ -28,7 +28,7 @@ def drawn(seed):
 
 @SEEDS
 @pytest.mark.parametrize("rule", Rule)
-def test_buffers_lie_where_numpy_puts_them(instructions, seed, rule):
+def test_buffers_lie_where_numpy_puts_them(seed, rule):
     rng, part = drawn(seed)
     order = rng.permutation(len(part.size))
     fixed, order = np.split(order, [int(rng.integers(0, 1 + len(order) // 3))])
@@ -44,7 +44,7 @@ def test_buffers_lie_where_numpy_puts_them(instructions, seed, rule):
     gaps.fill(
         part.start, part.stop, part.size, order, around, twins[1], left, counts,
         np.empty(gaps.PLACED * len(part.size), np.int64),
-        capacity=capacity, most=most, rule=rule, instructions=instructions,
+        capacity=capacity, most=most, rule=rule,
     )()  # fmt: skip
 
     assert np.array_equal(*twins)
@@ -52,23 +52,23 @@ def test_buffers_lie_where_numpy_puts_them(instructions, seed, rule):
 
 
 @SEEDS
-def test_a_skyline_is_that_of_numpy(instructions, seed):
+def test_a_skyline_is_that_of_numpy(seed):
     rng, part = drawn(seed)
     order = rng.permutation(len(part.size))
     found, work = np.empty_like(order), np.empty(gaps.RESTING * len(order), np.int64)
-    gaps.skyline(part.start, part.stop, part.size, order, found, work, instructions=instructions)()
+    gaps.skyline(part.start, part.stop, part.size, order, found, work)()
 
     assert np.array_equal(found, skyline_by_numpy(part, order))
 
 
 @pytest.mark.sample(4)
 @SEEDS
-def test_packing_again_and_again_is_that_of_numpy(instructions, seed, monkeypatch):
+def test_packing_again_and_again_is_that_of_numpy(seed, monkeypatch):
     """The same lowest packing and the same blame, also where the turns come in several parts."""
     rng, part = drawn(seed)
     least = part.peak_live if seed % 2 else int(part.peak_live * rng.uniform(0.5, 1.2))
     keys, quarters = WAYS[seed % len(WAYS)]
-    monkeypatch.setattr(gaps, "repeat", partial(gaps.repeat, instructions=instructions))
+    monkeypatch.setattr(gaps, "repeat", partial(gaps.repeat))
     native, numpy = (Turns(part, least, keys, quarters, most=12) for _ in range(2))
     for turns in (1, 4, 7):
         native.call(turns)()

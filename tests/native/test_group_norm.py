@@ -5,7 +5,7 @@ from native_calls import each_instruction_set, needs_library, normal, relative_e
 
 from gradtool.native import group_norm
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 SEEDS = sampled(range(40))
 
 
@@ -45,7 +45,7 @@ def by_group(shape, groups):
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_group_normalisation_is_that_of_float64(instructions, seed, last):
+def test_group_normalisation_is_that_of_float64(seed, last):
     rng, shape, groups, scales, per = drawn_groups(seed)
     x, relu = 2 * normal(rng, *shape) + 3, bool(rng.integers(2))
     scale, bias = normal(rng, 2, scales)
@@ -54,7 +54,7 @@ def test_group_normalisation_is_that_of_float64(instructions, seed, last):
     options = {"groups": groups, "relu": relu, "last": last, "epsilon": 0.1}
     (y,) = run(
         lambda y, room: group_norm.group_norm(
-            given, scale, bias, y, room, residual=added, instructions=instructions, **options
+            given, scale, bias, y, room, residual=added, **options
         ),
         given.shape, work=group_norm.work(given.shape, last=last), inputs=(given, scale, bias),
     )  # fmt: skip
@@ -67,7 +67,7 @@ def test_group_normalisation_is_that_of_float64(instructions, seed, last):
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_gradient_of_groups_is_that_of_float64(instructions, seed, last):
+def test_the_gradient_of_groups_is_that_of_float64(seed, last):
     rng, shape, groups, scales, per = drawn_groups(seed)
     x, dy, scale = 2 * normal(rng, *shape) + 3, normal(rng, *shape), normal(rng, scales)
     y = normal(rng, *shape) if rng.integers(2) else None
@@ -75,7 +75,7 @@ def test_the_gradient_of_groups_is_that_of_float64(instructions, seed, last):
     made = run(
         lambda dx, ds, db, dr, room: group_norm.group_norm_grad(
             given, scale, slopes, dx, ds, db, room, groups=groups, y=shown, dresidual=dr, last=last,
-            epsilon=0.1, instructions=instructions,
+            epsilon=0.1,
         ),
         given.shape, (scales,), (scales,), given.shape,
         work=group_norm.work(given.shape, last=last), inputs=(given, scale, slopes),
@@ -98,9 +98,9 @@ def test_the_gradient_of_groups_is_that_of_float64(instructions, seed, last):
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("shape", [(0, 4, 4), (2, 0, 4), (2, 4, 0)])
-def test_groups_of_nothing_touch_nothing(instructions, shape, last):
+def test_groups_of_nothing_touch_nothing(shape, last):
     x, one = np.empty(shape, np.float32), np.ones(shape[-1 if last else 1], np.float32)
-    options = {"groups": 2, "last": last, "instructions": instructions}
+    options = {"groups": 2, "last": last}
     work = group_norm.work(shape, last=last)
     run(lambda *to: group_norm.group_norm(x, one, one, *to, **options), shape, work=work)
     _, ds, db = run(

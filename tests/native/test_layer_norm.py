@@ -5,7 +5,7 @@ from native_calls import each_instruction_set, needs_library, normal, relative_e
 
 from gradtool.native import layer_norm
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 SEEDS = sampled(range(40))
 
 
@@ -35,7 +35,7 @@ def gradient(n, dn, rstd, axes, *, root=False):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("root", [False, True])
-def test_layer_normalisation_is_that_of_float64(instructions, seed, root):
+def test_layer_normalisation_is_that_of_float64(seed, root):
     rng, shape, axis, one = drawn_rows(seed)
     x, scale = 2 * normal(rng, *shape) + 3, normal(rng, *one)
     bias = normal(rng, *one) if rng.integers(2) else None
@@ -45,7 +45,7 @@ def test_layer_normalisation_is_that_of_float64(instructions, seed, root):
     made = run(
         lambda y, total, mean, rstd, _: layer_norm.layer_norm(
             x, scale, bias, y, mean, rstd, residual=residual, total=total if keeps else None,
-            root=root, axis=axis, epsilon=0.1, instructions=instructions,
+            root=root, axis=axis, epsilon=0.1,
         ),
         shape, shape, kept, kept, inputs=(x, scale),
     )  # fmt: skip
@@ -62,7 +62,7 @@ def test_layer_normalisation_is_that_of_float64(instructions, seed, root):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("root", [False, True])
-def test_its_gradient_is_that_of_float64(instructions, seed, root):
+def test_its_gradient_is_that_of_float64(seed, root):
     rng, shape, axis, one = drawn_rows(seed)
     x, scale, dy = 2 * normal(rng, *shape) + 3, normal(rng, *one), normal(rng, *shape)
     dtotal = normal(rng, *shape) if rng.integers(2) else None
@@ -73,7 +73,6 @@ def test_its_gradient_is_that_of_float64(instructions, seed, root):
     made = run(
         lambda dx, ds, db, room: layer_norm.layer_norm_grad(
             x, scale, *kept, dy, dx, ds, db, room, dtotal=dtotal, root=root, axis=axis, epsilon=0.1,
-            instructions=instructions,
         ),
         shape, one, one, work=layer_norm.layer_work(shape, axis), inputs=(x, scale, dy),
     )  # fmt: skip
@@ -88,15 +87,15 @@ def test_its_gradient_is_that_of_float64(instructions, seed, root):
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
-def test_rows_of_nothing_touch_nothing(instructions, shape):
+def test_rows_of_nothing_touch_nothing(shape):
     x, one = np.empty(shape, np.float32), np.ones(shape[1:], np.float32)
     run(
-        lambda y, m, r, _: layer_norm.layer_norm(x, one, one, y, m, r, instructions=instructions),
+        lambda y, m, r, _: layer_norm.layer_norm(x, one, one, y, m, r),
         shape, (shape[0], 1), (shape[0], 1),
     )  # fmt: skip
     _, ds, db = run(
         lambda dx, ds, db, room: layer_norm.layer_norm_grad(
-            x, one, None, None, x, dx, ds, db, room, instructions=instructions
+            x, one, None, None, x, dx, ds, db, room
         ),
         shape, one.shape, one.shape, work=layer_norm.layer_work(shape),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from native_calls import each_instruction_set, needs_library, normal, relative_e
 from gradtool.native import low_bits
 from gradtool.operators.low_bits import TABLES, middle, shifts
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 
 
 def unpacked(packed, bits, values=""):
@@ -43,23 +43,23 @@ def drawn(rng, rows, columns, bits, block, kind):
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize("kind", ["none", "bytes", "floats", "groups", "nf4"])
 @pytest.mark.parametrize("seed", sampled(range(10)))
-def test_products_are_those_of_decoded_matrices_in_float64(instructions, seed, kind, turned):
+def test_products_are_those_of_decoded_matrices_in_float64(seed, kind, turned):
     rng = np.random.default_rng([seed, turned])
     bits = 4 if kind == "nf4" else int(rng.choice([2, 4, 8]))
     block = int(rng.choice([16, 32, 48, 128]))
     m, rows, columns = (int(rng.choice([1, 2, 5, 17, 40, 70])) for _ in range(3))
     columns = columns + columns % 2
-    check(instructions, rng, m, rows, columns, bits, block, kind, turned)
+    check(rng, m, rows, columns, bits, block, kind, turned)
 
 
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_products_beyond_a_block_are_those_of_float64(instructions, bits, turned):
+def test_products_beyond_a_block_are_those_of_float64(bits, turned):
     rng = np.random.default_rng(bits)
-    check(instructions, rng, 60, 830, 1100, bits, 32, "bytes", turned)
+    check(rng, 60, 830, 1100, bits, 32, "bytes", turned)
 
 
-def check(instructions, rng, m, rows, columns, bits, block, kind, turned):
+def check(rng, m, rows, columns, bits, block, kind, turned):
     (codes, scale), given, exact = drawn(rng, rows, columns, bits, block, kind)
     n, k = (rows, columns) if turned else (columns, rows)
     x = normal(rng, m, k)
@@ -67,7 +67,7 @@ def check(instructions, rng, m, rows, columns, bits, block, kind, turned):
     (found,) = run(
         lambda y, work: low_bits.product(
             x, codes, scale, y, work, bits=bits, block=block, turned=turned,
-            instructions=instructions, **given,
+            **given,
         ),
         (m, n), work=low_bits.work(m, n, k), inputs=(x, codes, scale, *given.values()),
     )  # fmt: skip
@@ -75,7 +75,7 @@ def check(instructions, rng, m, rows, columns, bits, block, kind, turned):
     assert relative_error(found, expected, least=np.sqrt(k) * size) < 2e-6
 
 
-def test_a_column_of_no_block_takes_the_nearest(instructions):
+def test_a_column_of_no_block_takes_the_nearest():
     rng = np.random.default_rng(3)
     (codes, scale), _, _ = drawn(rng, 5, 32, 4, 16, "none")
     x = normal(rng, 3, 32)
@@ -84,7 +84,6 @@ def test_a_column_of_no_block_takes_the_nearest(instructions):
         y, work = np.empty((3, 5), np.float32), np.empty(low_bits.work(3, 5, 32) // 4, np.float32)
         low_bits.product(
             x, codes, scale, y, work, bits=4, block=16, groups=np.int32(groups),
-            instructions=instructions,
         )()  # fmt: skip
         found.append(y)
 
@@ -92,7 +91,7 @@ def test_a_column_of_no_block_takes_the_nearest(instructions):
 
 
 @pytest.mark.parametrize("turned", [True, False])
-def test_a_product_is_scaled_and_added_to_what_there_is(instructions, turned):
+def test_a_product_is_scaled_and_added_to_what_there_is(turned):
     rng = np.random.default_rng(4)
     (codes, scale), _, exact = drawn(rng, 70, 1100, 4, 16, "none")
     x, w = normal(rng, 5, 1100 if turned else 70), exact.T if turned else exact
@@ -101,7 +100,6 @@ def test_a_product_is_scaled_and_added_to_what_there_is(instructions, turned):
     work = np.empty(low_bits.work(5, w.shape[1], w.shape[0]) // 4, np.float32)
     low_bits.product(
         x, codes, scale, y, work, bits=4, block=16, turned=turned, bias=bias, alpha=0.5, beta=2.0,
-        instructions=instructions,
     )()  # fmt: skip
 
     assert relative_error(y, expected, least=np.sqrt(1100) * np.abs(exact).max()) < 2e-6

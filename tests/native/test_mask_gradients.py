@@ -12,7 +12,7 @@ from gradtool.ops import kernels as registry
 from gradtool.ops.shared.call import call, spec_of
 
 pytestmark = [
-    needs_library, each_instruction_set, pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    needs_library, *each_instruction_set, pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]  # fmt: skip
 
 ROWS = ("ST", "HST", "1HST", "B1ST", "BHST", "111T", "B11T", "BH1T")  # of all columns
@@ -65,7 +65,7 @@ class Drawn:
         arrays = iter(a for a, is_wanted in zip(arrays, wanted, strict=True) if is_wanted)
         return [next(arrays) if is_wanted else None for is_wanted in wanted]
 
-    def run(self, wanted, instructions):
+    def run(self, wanted):
         """What is wanted, in its places."""
 
         def bound(*to):
@@ -75,7 +75,6 @@ class Drawn:
             return attention.attention_grad(
                 self.n, self.q, self.k, self.v, *self.given, self.masks, *out[:3], work,
                 of=self.of, dmasks=out[3:], fill=self.attributes["fill"],
-                instructions=instructions,
             )  # fmt: skip
 
         shapes = [a.shape for a in self.spread(wanted, self.expected) if a is not None]
@@ -97,9 +96,9 @@ def grain(request, monkeypatch):
 @pytest.mark.usefixtures("grain")
 @pytest.mark.parametrize("seed", sampled(range(12), 9))
 @pytest.mark.parametrize("kind", KINDS)
-def test_they_are_those_of_float64(instructions, kind, seed):
+def test_they_are_those_of_float64(kind, seed):
     case = Drawn(seed, kind)
-    found = case.run(case.wanted, instructions)
+    found = case.run(case.wanted)
 
     for made, right in zip(found, case.expected, strict=True):
         assert made is None or case.error(made, right) < 1e-5
@@ -108,18 +107,18 @@ def test_they_are_those_of_float64(instructions, kind, seed):
 @pytest.mark.sample(4)
 @pytest.mark.usefixtures("grain")
 @pytest.mark.parametrize("seed", sampled(range(30)))
-def test_whatever_else_is_wanted_each_has_the_same_bits(instructions, seed):
+def test_whatever_else_is_wanted_each_has_the_same_bits(seed):
     case = Drawn(seed, KINDS[seed % len(KINDS)])
     count = len(case.expected)
-    whole = case.run([True] * count, instructions)
+    whole = case.run([True] * count)
     for only in range(count):
-        found = case.run([i == only for i in range(count)], instructions)[only]
+        found = case.run([i == only for i in range(count)])[only]
 
         assert found.tobytes() == whole[only].tobytes()
 
 
 @pytest.mark.parametrize("seed", sampled(range(20)))
-def test_where_masks_have_all_columns_they_are_those_of_numpy(instructions, seed):
+def test_where_masks_have_all_columns_they_are_those_of_numpy(seed):
     case = Drawn(seed, ROWS[seed % len(ROWS)], ROWS)
     lse, dy, dlse = (None if a is None else a.astype(float) for a in case.given)
     operands = [case.q, case.k, case.v]
@@ -131,7 +130,7 @@ def test_where_masks_have_all_columns_they_are_those_of_numpy(instructions, seed
     kernel = registry.find("ai.gradtool", "FusedAttentionGrad", 1)
     given = [q, k, v, lse, dy, dlse, *Extras(masks).inputs]
     right = call(np, kernel, given, out, case.attributes | {"of": case.of})
-    found = case.run([True] * len(right), instructions)
+    found = case.run([True] * len(right))
 
     for made, exactly in zip(found, right, strict=True):
         assert case.error(made, exactly) < 1e-5
@@ -152,26 +151,24 @@ def test_where_masks_have_all_columns_they_are_those_of_numpy(instructions, seed
         ((8, 1, 4096, 1), [(4096, 4096)], 8, Cut(8, 1, 1, 1)),
     ],
 )
-def test_what_adds_to_the_same_places_is_a_class(instructions, shape, masks, slots, expected):
+def test_what_adds_to_the_same_places_is_a_class(shape, masks, slots, expected):
     q = np.empty(shape, np.float32)
     found = Cut.of(shape_of(q, q, q), [np.empty(mask) for mask in masks], slots)
 
     assert found == expected
-    assert instructions
 
 
-def test_without_a_gradient_by_a_mask_the_workspace_is_the_same(instructions):
+def test_without_a_gradient_by_a_mask_the_workspace_is_the_same():
     q = np.empty((6, 4, 300, 8), np.float32)
     n, mask = shape_of(q, q, q), np.empty((300, 300), np.float32)
     plain = attention.grad_work(n)
 
     assert attention.grad_work(n, [mask], [0], [None]) == plain
     assert attention.grad_work(n, [mask], [0], [mask]) == plain + 7 * mask.nbytes
-    assert instructions
 
 
 @pytest.mark.parametrize("wrong", ["shape", "type", "order"])
-def test_a_gradient_that_does_not_lie_as_its_mask_is_refused(instructions, wrong):
+def test_a_gradient_that_does_not_lie_as_its_mask_is_refused(wrong):
     q, mask = np.ones((1, 1, 4, 4), np.float32), np.ones((4, 4), np.float32)
     dmask = {"shape": mask[:2], "type": mask.astype(float), "order": mask.T}[wrong]
     n = shape_of(q, q, q)
@@ -180,5 +177,5 @@ def test_a_gradient_that_does_not_lie_as_its_mask_is_refused(instructions, wrong
     with pytest.raises(TypeError, match="gradient of a mask"):
         attention.attention_grad(
             n, q, q, q, q[..., :1].copy(), q, None, [mask], None, None, None, work,
-            of=[0], dmasks=[dmask], instructions=instructions,
+            of=[0], dmasks=[dmask],
         )  # fmt: skip

@@ -5,7 +5,7 @@ from native_calls import each_instruction_set, needs_library, normal, relative_e
 
 from gradtool.native import pooling
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 
 
 def drawn(seed):
@@ -59,7 +59,7 @@ def largest(x, shape, reads):
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_the_largest_value_and_its_gradient_are_those_of_numpy(instructions, seed):
+def test_the_largest_value_and_its_gradient_are_those_of_numpy(seed):
     x, shape, window, reads = drawn(seed)
     if seed % 5 == 0:
         x[:, ::3, ::2] = np.nan
@@ -73,14 +73,14 @@ def test_the_largest_value_and_its_gradient_are_those_of_numpy(instructions, see
 
     y, room = run(
         lambda y, room, _: pooling.max_pool(
-            x, y, places(room), window, instructions=instructions
+            x, y, places(room), window
         ),
         shape, (words,), inputs=(x,),
     )  # fmt: skip
     dy = normal(np.random.default_rng(seed), *shape)
     taken = places(room).copy()
     (dx,) = run(
-        lambda dx, _: pooling.max_pool_gradient(dy, taken, dx, window, instructions=instructions),
+        lambda dx, _: pooling.max_pool_gradient(dy, taken, dx, window),
         x.shape, inputs=(dy, taken),
     )  # fmt: skip
     summed = np.zeros(x.shape)
@@ -96,7 +96,7 @@ def test_the_largest_value_and_its_gradient_are_those_of_numpy(instructions, see
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_the_average_and_its_gradient_are_those_of_numpy(instructions, seed):
+def test_the_average_and_its_gradient_are_those_of_numpy(seed):
     x, shape, window, reads = drawn(seed)
     up, left, down, right = window.pads if window.padded else (0,) * 4
     exact, count = np.zeros(shape), np.zeros(shape[1:3])
@@ -106,12 +106,12 @@ def test_the_average_and_its_gradient_are_those_of_numpy(instructions, seed):
         count[place] += -up <= at[0] < x.shape[1] + down and -left <= at[1] < x.shape[2] + right
     count = np.maximum(count, 1)[..., None]
     (y,) = run(
-        lambda y, _: pooling.average_pool(x, y, window, instructions=instructions),
+        lambda y, _: pooling.average_pool(x, y, window),
         shape, inputs=(x,),
     )  # fmt: skip
     dy = normal(np.random.default_rng(seed), *shape)
     (dx,) = run(
-        lambda dx, _: pooling.average_pool_gradient(dy, dx, window, instructions=instructions),
+        lambda dx, _: pooling.average_pool_gradient(dy, dx, window),
         x.shape, inputs=(dy,),
     )  # fmt: skip
     summed = np.zeros(x.shape)

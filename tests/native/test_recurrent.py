@@ -9,7 +9,7 @@ from gradtool.operators.recurrence import recurrence
 from gradtool.ops.kernels import find
 from gradtool.ops.shared import call
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 SEEDS = sampled(range(40))
 
 
@@ -81,7 +81,7 @@ def compare(made, expected, bound):
 
 @pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_lstm_is_that_of_numpy_in_float64(instructions, seed, is_kept):
+def test_lstm_is_that_of_numpy_in_float64(seed, is_kept):
     _, inputs, attributes = drawn_lstm(seed)
     y, state = shapes(inputs, attributes["layout"])
     n = sizes("LSTM", inputs, attributes)
@@ -89,7 +89,7 @@ def test_lstm_is_that_of_numpy_in_float64(instructions, seed, is_kept):
     def bound(*made):
         *results, work = made
         taken = (*results, *(() if is_kept else (None,)))
-        return recurrent.lstm(n, *inputs, *taken, work, instructions=instructions)
+        return recurrent.lstm(n, *inputs, *taken, work)
 
     beside = [(recurrent.lstm_kept(n),)] * is_kept
     made = run(
@@ -102,7 +102,7 @@ def test_lstm_is_that_of_numpy_in_float64(instructions, seed, is_kept):
 
 @pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed, is_kept):
+def test_gradients_of_lstm_are_those_of_numpy_in_float64(seed, is_kept):
     """Whether gates are computed again, or are those that forward kept."""
     rng, inputs, attributes = drawn_lstm(seed)
     y_shape, state = shapes(inputs, attributes["layout"])
@@ -113,14 +113,12 @@ def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed, is_
     wanted = [a.shape if isinstance(a, np.ndarray) else a for a in wanted]
     operands = [*inputs, y.astype(np.float32), *given]
     n = sizes("LSTM", inputs, attributes)
-    kept = forward_kept(n, inputs, instructions) if is_kept else None
+    kept = forward_kept(n, inputs) if is_kept else None
 
     def bound(*made):
         rest = iter(made)
         outputs = [None if shape is None else next(rest) for shape in wanted]
-        return recurrent.lstm_grad(
-            n, *operands, kept, *outputs, next(rest), instructions=instructions
-        )
+        return recurrent.lstm_grad(n, *operands, kept, *outputs, next(rest))
 
     work = recurrent.lstm_grad_work(n, is_kept=is_kept)
     made = run(bound, *there(wanted), work=work, inputs=there([*operands, kept]))
@@ -128,11 +126,11 @@ def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed, is_
     compare(made, there(expected), 1e-5)
 
 
-def forward_kept(n, inputs, instructions):
+def forward_kept(n, inputs):
     """What forward keeps for its gradient."""
     (kept,) = run(
         lambda to, work: recurrent.lstm(
-            n, *inputs, None, None, None, to, work, instructions=instructions
+            n, *inputs, None, None, None, to, work
         ),
         (recurrent.lstm_kept(n),), work=recurrent.lstm_work(n, is_kept=True), inputs=there(inputs),
     )  # fmt: skip
@@ -141,14 +139,14 @@ def forward_kept(n, inputs, instructions):
 
 @pytest.mark.parametrize("linear", [0, 1])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_gru_is_that_of_numpy_in_float64(instructions, seed, linear):
+def test_gru_is_that_of_numpy_in_float64(seed, linear):
     _, inputs, attributes = drawn(seed, 3)
     attributes["linear_before_reset"] = linear
     y, state = shapes(inputs, attributes["layout"])
     n = sizes("GRU", inputs, attributes)
     made = run(
         lambda *to: recurrent.gru(
-            n, *inputs, *to, instructions=instructions, linear_before_reset=linear
+            n, *inputs, *to, linear_before_reset=linear
         ),
         y, state, work=recurrent.gru_work(n), inputs=there(inputs),
     )  # fmt: skip
@@ -158,7 +156,7 @@ def test_gru_is_that_of_numpy_in_float64(instructions, seed, linear):
 
 @pytest.mark.parametrize("linear", [0, 1])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_gradients_of_gru_are_those_of_numpy_in_float64(instructions, seed, linear):
+def test_gradients_of_gru_are_those_of_numpy_in_float64(seed, linear):
     rng, inputs, attributes = drawn(seed, 3)
     attributes["linear_before_reset"] = linear
     y_shape, state = shapes(inputs, attributes["layout"])
@@ -173,7 +171,7 @@ def test_gradients_of_gru_are_those_of_numpy_in_float64(instructions, seed, line
         rest = iter(made)
         outputs = [None if shape is None else next(rest) for shape in wanted]
         return recurrent.gru_grad(
-            n, *operands, *outputs, next(rest), instructions=instructions,
+            n, *operands, *outputs, next(rest),
             linear_before_reset=linear,
         )  # fmt: skip
 
@@ -183,7 +181,7 @@ def test_gradients_of_gru_are_those_of_numpy_in_float64(instructions, seed, line
 
 
 @pytest.mark.parametrize("shape", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4)])
-def test_sequences_of_nothing_touch_nothing(instructions, shape):
+def test_sequences_of_nothing_touch_nothing(shape):
     times, batch, inputs, hidden = shape
     x = np.zeros((times, batch, inputs), np.float32)
     w, r = (
@@ -194,7 +192,7 @@ def test_sequences_of_nothing_touch_nothing(instructions, shape):
     n = recurrence("LSTM", x, r, {})
     run(
         lambda y, y_h, y_c, room: recurrent.lstm(
-            n, x, w, r, *[None] * 5, y, y_h, y_c, None, room, instructions=instructions
+            n, x, w, r, *[None] * 5, y, y_h, y_c, None, room
         ),
         y, state, state, work=recurrent.lstm_work(n),
     )  # fmt: skip
@@ -202,7 +200,6 @@ def test_sequences_of_nothing_touch_nothing(instructions, shape):
     made = run(
         lambda dx, dw, dr, room: recurrent.lstm_grad(
             n, x, w, r, *[None] * 5, *given, dx, dw, dr, *[None] * 4, room,
-            instructions=instructions,
         ),
         x.shape, w.shape, r.shape, work=recurrent.lstm_grad_work(n),
     )  # fmt: skip

@@ -5,12 +5,12 @@ from native_calls import each_instruction_set, needs_library, normal, run
 
 from gradtool.native import reduce
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 SIZES = (0, 1, 2, 3, 7, 16, 17, 33, 127, 129, 500, 4097, 9000)
 
 
 @pytest.mark.parametrize("seed", sampled(range(120)))
-def test_a_sum_is_that_of_float64(instructions, seed):
+def test_a_sum_is_that_of_float64(seed):
     rng = np.random.default_rng(seed)
     sizes = (1, 1, 1)
     while not 0 < (count := int(np.prod(sizes := rng.choice(SIZES, 3)))) < 2**18 and count:
@@ -19,7 +19,7 @@ def test_a_sum_is_that_of_float64(instructions, seed):
     x, factor = normal(rng, *sizes), float(rng.uniform(0.1, 2))
     (y,) = run(
         lambda y, work: reduce.reduce_sum(
-            x, y, work, sizes, factor=factor, instructions=instructions
+            x, y, work, sizes, factor=factor
         ),
         (sizes[0], sizes[2]), work=reduce.work(sizes), inputs=(x,),
     )  # fmt: skip
@@ -29,7 +29,7 @@ def test_a_sum_is_that_of_float64(instructions, seed):
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_passes_reduce_any_axes(instructions, seed):  # noqa: ARG001 - of the module
+def test_passes_reduce_any_axes(seed):
     rng = np.random.default_rng(seed)
     x = rng.integers(-9, 9, rng.integers(1, 5, rng.integers(1, 6)))
     axes = tuple(a for a in range(x.ndim) if rng.integers(2))

@@ -6,7 +6,7 @@ from scipy import special
 
 from gradtool.native import cross_entropy, softmax
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 FLAG = np.zeros(1, np.int64)
 LENGTHS = (1, 2, 3, 7, 15, 16, 17, 33, 61, 130)
 
@@ -19,11 +19,11 @@ def drawn(seed):
 
 @pytest.mark.parametrize("seed", sampled(range(30)))
 @pytest.mark.parametrize("log", [False, True])
-def test_softmax_is_that_of_float64(instructions, seed, log):
+def test_softmax_is_that_of_float64(seed, log):
     rng, shape, axis = drawn(seed)
     x = 10 * normal(rng, *shape)
     (y,) = run(
-        lambda y, _: softmax.softmax(x, y, axis=axis, log=log, instructions=instructions),
+        lambda y, _: softmax.softmax(x, y, axis=axis, log=log),
         shape,
         inputs=(x,),
     )
@@ -34,15 +34,13 @@ def test_softmax_is_that_of_float64(instructions, seed, log):
 
 @pytest.mark.parametrize("seed", sampled(range(30)))
 @pytest.mark.parametrize("log", [False, True])
-def test_its_gradient_is_that_of_float64(instructions, seed, log):
+def test_its_gradient_is_that_of_float64(seed, log):
     rng, shape, axis = drawn(seed)
     p = special.softmax(3 * normal(rng, *shape), axis).astype(np.float32)
     y = np.log(p) if log else p
     dy = normal(rng, *shape)
     (dx,) = run(
-        lambda dx, _: softmax.softmax_grad(
-            y, dy, dx, axis=axis, log=log, instructions=instructions
-        ),
+        lambda dx, _: softmax.softmax_grad(y, dy, dx, axis=axis, log=log),
         shape,
         inputs=(y, dy),
     )
@@ -57,19 +55,19 @@ def test_its_gradient_is_that_of_float64(instructions, seed, log):
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 3, 0), (2, 0, 3)])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_empty_ones_are_empty(instructions, shape, axis):
+def test_empty_ones_are_empty(shape, axis):
     x = np.empty(shape, np.float32)
-    run(lambda y, _: softmax.softmax(x, y, axis=axis, instructions=instructions), shape)
-    run(lambda y, _: softmax.softmax_grad(x, x, y, axis=axis, instructions=instructions), shape)
+    run(lambda y, _: softmax.softmax(x, y, axis=axis), shape)
+    run(lambda y, _: softmax.softmax_grad(x, x, y, axis=axis), shape)
 
 
-def test_what_is_hidden_is_zero_and_a_line_of_nothing_nan(instructions):
+def test_what_is_hidden_is_zero_and_a_line_of_nothing_nan():
     x = np.zeros((4, 20), np.float32)
     x[0, 3:] = -np.inf
     x[1] = -np.inf
     x[2, 5] = np.nan
     y = np.empty_like(x)
-    softmax.softmax(x, y, instructions=instructions)()
+    softmax.softmax(x, y)()
 
     assert y[0].tolist() == [np.float32(1) / np.float32(3)] * 3 + [0] * 17
     assert np.isnan(y[1:3]).all()
@@ -98,12 +96,12 @@ def weights_of(labels, weights, ignored):
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_cross_entropy_is_that_of_float64(instructions, seed):
+def test_cross_entropy_is_that_of_float64(seed):
     _, x, labels, weights, options = scores(seed)
     shape = labels.shape if options["reduction"] == "none" else ()
     loss, log_prob = run(
         lambda loss, log_prob, room: cross_entropy.cross_entropy(
-            x, labels, weights, loss, log_prob, room, FLAG, instructions=instructions, **options
+            x, labels, weights, loss, log_prob, room, FLAG, **options
         ),
         shape, x.shape, work=cross_entropy.work(x.shape), inputs=(x, labels),
     )  # fmt: skip
@@ -125,7 +123,7 @@ def test_cross_entropy_is_that_of_float64(instructions, seed):
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_the_gradient_of_cross_entropy_is_that_of_float64(instructions, seed):
+def test_the_gradient_of_cross_entropy_is_that_of_float64(seed):
     rng, x, labels, weights, options = scores(seed)
     mode = options["reduction"]
     dy = normal(rng, *(labels.shape if mode == "none" else ())) if rng.integers(4) else None
@@ -135,7 +133,7 @@ def test_the_gradient_of_cross_entropy_is_that_of_float64(instructions, seed):
         return
     (dx,) = run(
         lambda dx, room: cross_entropy.cross_entropy_grad(
-            x, labels, weights, dy, dl, dx, room, FLAG, instructions=instructions, **options
+            x, labels, weights, dy, dl, dx, room, FLAG, **options
         ),
         x.shape, work=cross_entropy.work(x.shape), inputs=(x, labels),
     )  # fmt: skip
@@ -151,7 +149,7 @@ def test_the_gradient_of_cross_entropy_is_that_of_float64(instructions, seed):
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 3, 2), (2, 3, 0)])
-def test_losses_of_nothing_touch_nothing(instructions, shape):
+def test_losses_of_nothing_touch_nothing(shape):
     x, labels = np.empty(shape, np.float32), np.empty((shape[0], *shape[2:]), np.int64)
     labels[...] = -1
     room = cross_entropy.work(shape)
@@ -159,32 +157,28 @@ def test_losses_of_nothing_touch_nothing(instructions, shape):
         run(
             lambda loss, log_prob, work, mode=mode: cross_entropy.cross_entropy(
                 x, labels, None, loss, log_prob, work, FLAG, reduction=mode, ignore_index=-1,
-                instructions=instructions,
             ),
             labels.shape if mode == "none" else (), shape, work=room,
         )  # fmt: skip
     run(
         lambda dx, work: cross_entropy.cross_entropy_grad(
             x, labels, None, np.ones((), np.float32), None, dx, work, FLAG,
-            instructions=instructions,
         ),
         shape, work=room,
     )  # fmt: skip
 
 
-def test_a_label_that_is_no_class_makes_its_sample_nan(instructions):
+def test_a_label_that_is_no_class_makes_its_sample_nan():
     x, labels = np.zeros((3, 4), np.float32), np.array([0, 4, -1])
     loss, log_prob = np.empty(3, np.float32), np.empty_like(x)
     room = np.empty(cross_entropy.work(x.shape), np.int8)
-    cross_entropy.cross_entropy(
-        x, labels, None, loss, log_prob, room, FLAG, reduction="none", instructions=instructions
-    )()
+    cross_entropy.cross_entropy(x, labels, None, loss, log_prob, room, FLAG, reduction="none")()
 
     assert np.isnan(loss).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("seed", sampled(range(60)))
-def test_a_label_that_is_no_class_is_said(instructions, seed):
+def test_a_label_that_is_no_class_is_said(seed):
     """By the loss and by its gradient, whatever else the labels and their weights are."""
     rng, x, labels, weights, options = scores(seed)
     if seed % 3 == 0 and weights is not None:
@@ -194,7 +188,6 @@ def test_a_label_that_is_no_class_is_said(instructions, seed):
         labels.reshape(-1)[int(rng.integers(labels.size))] = x.shape[1] + int(rng.integers(9))
     room, flag = np.empty(cross_entropy.work(x.shape), np.int8), np.array([7])
     shape = labels.shape if options["reduction"] == "none" else ()
-    options["instructions"] = instructions
     loss = np.empty(shape, np.float32)
     cross_entropy.cross_entropy(x, labels, weights, loss, None, room, flag, **options)()
     assert flag.item() == strange

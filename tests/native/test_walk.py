@@ -6,12 +6,13 @@ from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mountains import chain, model, mountains
-from native_calls import INSTRUCTIONS, each_instruction_set, needs_library
+from native_calls import INSTRUCTIONS, needs_library
 from programs import program, stepping
 from random_programs import programs
 from random_steps import steps as any_steps
 
 from gradtool.errors import UsageError
+from gradtool.native import library
 from gradtool.planning.pareto import walk as walks
 from gradtool.planning.pareto.walk import Descent, State, Walk
 from gradtool.planning.search.cost_model import CostModel
@@ -36,8 +37,8 @@ def works(draw, most=12):
     return model((made, [None if c is None else unit * c + c % 2 for c in costs]))
 
 
-def begun(work, instructions=None, left=20_000):
-    walk = Walk(work, instructions)
+def begun(work, left=20_000):
+    walk = Walk(work)
     walk.left = left
     return walk
 
@@ -99,28 +100,33 @@ def changed(walk, draw):
     return lambda w: w.leave_out(first, count) or repeats(w) <= left
 
 
-@each_instruction_set
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
 @settings(max_examples=trials(200), **EXAMPLES)
 @given(st.data())
 def test_every_change_is_counted_as_the_simulator_counts(instructions, data):
-    walk = begun(data.draw(works()), instructions)
-    held(walk)
-    for _ in range(data.draw(st.integers(1, 12))):
-        left = walk.left
-        assert changed(walk, data.draw)(walk)
-        assert walk.left <= left
+    with library.using(instructions):
+        walk = begun(data.draw(works()))
         held(walk)
+        for _ in range(data.draw(st.integers(1, 12))):
+            left = walk.left
+            assert changed(walk, data.draw)(walk)
+            assert walk.left <= left
+            held(walk)
 
 
 @settings(max_examples=trials(40), **EXAMPLES)
 @given(st.data())
 def test_every_instruction_set_takes_the_same_steps(data):
     work = data.draw(works(most=20))
-    walks = [begun(work, each) for each in INSTRUCTIONS]
+    walks = []
+    for each in INSTRUCTIONS:
+        with library.using(each):
+            walks.append(begun(work))
     for _ in range(6):
         change = changed(walks[0], data.draw)
-        for walk in walks:
-            assert change(walk)
+        for each, walk in zip(INSTRUCTIONS, walks, strict=True):
+            with library.using(each):
+                assert change(walk)
             assert stands(walk) == stands(walks[0])
 
 

@@ -6,7 +6,7 @@ from native_convolutions import Convolution
 
 from gradtool.native import winograd
 
-pytestmark = [needs_library, each_instruction_set]
+pytestmark = [needs_library, *each_instruction_set]
 ERROR = 2e-5
 
 
@@ -27,14 +27,12 @@ def drawn(seed):
 
 
 @pytest.mark.parametrize("seed", sampled(range(25)))
-def test_y_is_that_of_a_direct_convolution_in_float64(instructions, seed):
+def test_y_is_that_of_a_direct_convolution_in_float64(seed):
     conv, x, w, _, rng = drawn(seed)
     bias = normal(rng, conv.w_shape[0]) if seed % 2 else None
     top, left, *_ = conv.pads
     (found,) = run(
-        lambda y, work: winograd.forward(
-            x, w, y, work, top=top, left=left, bias=bias, instructions=instructions
-        ),
+        lambda y, work: winograd.forward(x, w, y, work, top=top, left=left, bias=bias),
         conv.y_shape,
         work=winograd.work(*conv.y_shape[:3], x.shape[3], w.shape[0]),
         inputs=(x, w),
@@ -44,13 +42,11 @@ def test_y_is_that_of_a_direct_convolution_in_float64(instructions, seed):
 
 
 @pytest.mark.parametrize("seed", sampled(range(25)))
-def test_dx_is_that_of_a_direct_convolution_in_float64(instructions, seed):
+def test_dx_is_that_of_a_direct_convolution_in_float64(seed):
     conv, x, w, dy, _ = drawn(seed)
     top, left, *_ = conv.pads
     (found,) = run(
-        lambda dx, work: winograd.gradient_x(
-            dy, w, dx, work, top=top, left=left, instructions=instructions
-        ),
+        lambda dx, work: winograd.gradient_x(dy, w, dx, work, top=top, left=left),
         x.shape,
         work=winograd.work(*x.shape[:3], w.shape[0], x.shape[3]),
         inputs=(dy, w),
@@ -60,13 +56,11 @@ def test_dx_is_that_of_a_direct_convolution_in_float64(instructions, seed):
 
 
 @pytest.mark.parametrize("seed", sampled(range(25)))
-def test_dw_is_that_of_a_direct_convolution_in_float64(instructions, seed):
+def test_dw_is_that_of_a_direct_convolution_in_float64(seed):
     conv, x, w, dy, _ = drawn(seed)
     top, left, *_ = conv.pads
     (found,) = run(
-        lambda dw, work: winograd.gradient_w(
-            x, dy, dw, work, top=top, left=left, instructions=instructions
-        ),
+        lambda dw, work: winograd.gradient_w(x, dy, dw, work, top=top, left=left),
         w.shape,
         work=winograd.work(*conv.y_shape[:3], x.shape[3], w.shape[0]),
         inputs=(x, dy),
@@ -75,11 +69,11 @@ def test_dw_is_that_of_a_direct_convolution_in_float64(instructions, seed):
     assert relative_error(found, conv.dw(x, dy)) < ERROR
 
 
-def test_fewer_channels_than_a_vector_are_refused(instructions):
+def test_fewer_channels_than_a_vector_are_refused():
     x, w, y = (
         np.zeros(shape, np.float32) for shape in ((1, 4, 4, 15), (16, 15, 3, 3), (1, 4, 4, 16))
     )
     with pytest.raises(ValueError, match="16 channels or more"):
-        winograd.forward(x, w, y, np.zeros(1, np.float32), instructions=instructions)
+        winograd.forward(x, w, y, np.zeros(1, np.float32))
     with pytest.raises(ValueError, match="16 channels or more"):
-        winograd.gradient_w(x, y, w, np.zeros(1, np.float32), instructions=instructions)
+        winograd.gradient_w(x, y, w, np.zeros(1, np.float32))

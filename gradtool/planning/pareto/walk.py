@@ -59,7 +59,7 @@ class Walk:
     library, and costs are counted in a `unit` of which it can add up as many as there may be.
     """
 
-    def __init__(self, work: CostModel, instructions: str | None = None) -> None:
+    def __init__(self, work: CostModel) -> None:
         """Lay out the line. Raises UsageError if the storages take 2^56 bytes or more."""
         held = work.simulator.fixed + sum(work.bytes.values()) + max(work.beside, default=0)
         if held >= _MOST:
@@ -68,7 +68,6 @@ class Walk:
         base = range(len(work.reads))
         dearest = max(map(abs, work.costs), default=0)
         self.unit = 1 + dearest * max(room(work, base), _COUNTED) // _LIMIT
-        self._instructions = instructions
         self._storages = sorted(work.maker)
         self._number = {r: i for i, r in enumerate(self._storages)}
         self._tables = {**self._of_steps(), **self._of_storages()}
@@ -165,7 +164,7 @@ class Walk:
     def _call(self, kernel: Signature, **numbers: int) -> None:
         """Call a kernel, which is bound once for each line: searches make many short calls."""
         if kernel.name not in self._calls:
-            call = kernel.bind(self._instructions, line=ctypes.addressof(self._line), **numbers)
+            call = kernel.bind(line=ctypes.addressof(self._line), **numbers)
             self._calls[kernel.name] = call.steps[0][1], call
         words, call = self._calls[kernel.name]
         for name, number in numbers.items():
