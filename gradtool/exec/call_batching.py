@@ -40,7 +40,7 @@ def linked(calls: Sequence[Bound], steps: Sequence[Step]) -> list[Link]:
             waiting.clear()
 
     for index, bound in enumerate(calls):
-        own = _cost(steps[index]) if index < len(steps) else 0
+        own = (steps[index].flops or 0) + steps[index].moved if index < len(steps) else 0
         if cost + own > MOST:
             close()
         for part in parts_of([bound]):
@@ -54,7 +54,3 @@ def linked(calls: Sequence[Bound], steps: Sequence[Step]) -> list[Link]:
         cost += own
     close()
     return found
-
-
-def _cost(step: Step) -> int:
-    return (step.flops or 0) + step.moved

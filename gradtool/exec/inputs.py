@@ -141,7 +141,7 @@ def readers(values: Iterable[ir.Value]) -> Iterator[tuple[ir.Node, int]]:
                 size = bound(use.node)
                 if size is not None:
                     yield use.node, size
-            elif _passes(use.node, use.idx):
+            elif use.idx == 0 and use.node.op_type in _SAME_VALUES:
                 waiting.extend(use.node.outputs)
 
 
@@ -154,8 +154,3 @@ def is_raised(node: ir.Node, slot: int) -> bool:
             return True
         made = made.inputs[0].producer() if made.inputs[0] is not None else None
     return False
-
-
-def _passes(node: ir.Node, slot: int) -> bool:
-    """Whether a node hands on the integers of an input."""
-    return slot == 0 and node.op_type in _SAME_VALUES

@@ -28,7 +28,8 @@ class Composite:
     """A registered composite.
 
     `body(op, *inputs, **attributes)` emits standard operators and returns the outputs.
-    `shapes(*inputs, **attributes)` gives `(shape, dtype)` of each output from the input values.  A
+    `shapes(*inputs, **attributes)`, which names what it reads (`declarations.ask`), gives
+    `(shape, dtype)` of each output from the input values.  A
     call may have fewer outputs: the body then returns so many.  The cost of a call is counted off
     the body, or has a formula of its own.
     """
@@ -70,7 +71,7 @@ def composite(
     """
     sources = (like,) if isinstance(like, int) else like
 
-    def as_inputs(*inputs: Tensor, **_: Any) -> Outputs:
+    def as_inputs(*inputs: Tensor) -> Outputs:
         return [(inputs[i].shape, inputs[i].dtype) for i in sources]
 
     def register(body: B) -> B:

@@ -31,11 +31,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gradtool.graph.composites import DOMAIN
+from gradtool.graph.declarations import ask
 from gradtool.graph.families import split_name
 from gradtool.graph.registry import Registry
 from gradtool.graph.specs import Spec
 from gradtool.ops import traits
-from gradtool.ops.shared.declarations import ask
 from gradtool.ops.shared.element_counts import made, size
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from functools import cached_property
 from typing import Any, Concatenate, TypedDict, TypeVar, Unpack
 
 from gradtool import plugins
+from gradtool.graph.declarations import ask
 from gradtool.graph.families import full_name, split_name
 from gradtool.graph.registry import Registry
 from gradtool.graph.specs import Spec
-from gradtool.ops.shared.declarations import ask
 from gradtool.ops.shared.types import Specs
 
 Window = tuple[int, tuple[int, ...]]

@@ -12,12 +12,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from gradtool.graph.declarations import ask
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
 from gradtool.operators import kernel_sets
 from gradtool.ops import kernels, native
 from gradtool.ops.native import EXACT, Native
-from gradtool.ops.shared.declarations import ask
 from gradtool.ops.shared.image_layouts import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand

@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from gradtool.graph import composites
 from gradtool.graph.attributes import arguments
-from gradtool.graph.composites import DOMAIN, Outputs, Shapes
+from gradtool.graph.composites import DOMAIN, Shapes
+from gradtool.graph.declarations import ask
 from gradtool.graph.families import split_name
-from gradtool.graph.typed import Tensor
 from gradtool.shapes import rules as shape_rules
 
 
@@ -23,11 +23,7 @@ def register_shapes() -> None:
 
     shape_rules.register()
     for name in composites.names():
-        registry.register(DOMAIN, name)(_inference(partial(_shapes_of, name)))
-
-
-def _shapes_of(name: str, *inputs: Tensor, **attributes: Any) -> Outputs:
-    return composites.named(name).shapes(*inputs, **attributes)
+        registry.register(DOMAIN, name)(_inference(partial(_of_composite, name)))
 
 
 def shape(name: str) -> Callable[[Shapes], Shapes]:
@@ -47,23 +43,28 @@ def shape(name: str) -> Callable[[Shapes], Shapes]:
     def register(shapes: Shapes) -> Shapes:
         from onnx_shape_inference import registry
 
-        registry.register(*split_name(name))(_inference(shapes))
+        registry.register(*split_name(name))(_inference(lambda: shapes))
         return shapes
 
     return register
 
 
-def _inference(shapes: Shapes) -> Callable[[Any, ir.Node], None]:
+def _of_composite(name: str) -> Shapes:
+    return composites.named(name).shapes
+
+
+def _inference(shapes: Callable[[], Shapes]) -> Callable[[Any, ir.Node], None]:
     def infer(context: Any, node: ir.Node) -> None:
         if any(v is not None and (v.shape is None or v.dtype is None) for v in node.inputs):
             return
-        found = shapes(*node.inputs, **arguments(node))
+        found = ask(shapes(), node.inputs, None, arguments(node))
         for value, (shape, dtype) in zip(node.outputs, found, strict=False):
-            dims = [context.new_symbolic_dim() if _unnamed(d) else d for d in shape]
+            dims = [
+                context.new_symbolic_dim()
+                if isinstance(d, ir.SymbolicDim) and d.value is None
+                else d
+                for d in shape
+            ]
             context.set_shape_and_dtype(value, ir.Shape(dims), dtype)
 
     return infer
-
-
-def _unnamed(dim: Any) -> bool:
-    return isinstance(dim, ir.SymbolicDim) and dim.value is None

@@ -34,7 +34,7 @@ from gradtool.ops.index.body import gather_grad
 Block = tuple[Sequence[Tensor], Sequence[Tensor]]
 
 
-def _forward_shapes(q: Tensor, k: Tensor, v: Tensor, *masks: Tensor, **_: Any) -> Outputs:
+def _forward_shapes(q: Tensor, k: Tensor, v: Tensor) -> Outputs:
     lead = list(q.shape)[:3]
     return [([*lead, v.shape[-1]], q.dtype), ([*lead, 1], wide(q.dtype))]
 
@@ -80,7 +80,7 @@ def _lowest(op: Builder, s: Tensor) -> Tensor:
 
 def _backward_shapes(
     q: Tensor, k: Tensor, v: Tensor, _lse: Tensor | None, _dy: Tensor, _dlse: Tensor | None = None,
-    *rest: Tensor, of: Sequence[int] = (), **_: Any,
+    *rest: Tensor, of: Sequence[int] = (),
 ) -> Outputs:  # fmt: skip
     others = Extras.of(rest)
     shapes = [q.shape, k.shape, v.shape]

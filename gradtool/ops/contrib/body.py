@@ -23,7 +23,6 @@ def _shapes(
     *,
     q_num_heads: int | None = None,
     kv_num_heads: int | None = None,
-    **_: Any,
 ) -> Outputs:
     flat = len(q.shape) == 3
     heads, groups = heads_of(q, k, q_num_heads, kv_num_heads)

@@ -6,7 +6,7 @@ a step does not depend on which branch is taken. Random draws are not made again
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -32,7 +32,11 @@ def backward_if(
     for name, graph, other in zip(NAMES, graphs, reversed(graphs), strict=True):
 
         def cotangents(graph: ir.Graph = graph) -> dict[ir.Value, ir.Value]:
-            return total(op, graph.outputs, [_as(op, dy, y) for dy, y in _pairs(dys, graph)])
+            return total(
+                op,
+                graph.outputs,
+                [_as(op, dy, y) for dy, y in zip(dys, graph.outputs, strict=False)],
+            )
 
         body = Body(op, graph, cotangents, wanted, redo=lambda n: not is_random(n))
         known = {v: _handed(op, node, graph, other, v) for v in body.handed}
@@ -63,12 +67,6 @@ def total(
         if dy is not None:
             found[value] = op.plus(found[value], dy) if value in found else dy
     return found
-
-
-def _pairs(
-    dys: Sequence[ir.Value | None], graph: ir.Graph
-) -> Iterable[tuple[ir.Value | None, ir.Value]]:
-    return zip(dys, graph.outputs, strict=False)
 
 
 def _as(op: Builder, dy: ir.Value | None, y: ir.Value) -> ir.Value | None:

@@ -9,7 +9,6 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -119,7 +118,7 @@ class Form:
         return op.cast(op.Scan(zeros, x, dy, body=body, num_scan_inputs=2), x.dtype)
 
 
-def _input_shapes(dy: Tensor, w: Tensor, sizes: Tensor, **attributes: Any) -> Outputs:
+def _input_shapes(dy: Tensor, w: Tensor, sizes: Tensor) -> Outputs:
     return [(dims(sizes), dy.dtype)]
 
 
@@ -185,9 +184,7 @@ def _turned(
     return op.Slice(dx, starts, ends, list(rest))
 
 
-def _weight_shapes(
-    x: Tensor, dy: Tensor, *, kernel_shape: Sequence[int], group: int, **attributes: Any
-) -> Outputs:
+def _weight_shapes(x: Tensor, dy: Tensor, *, kernel_shape: Sequence[int], group: int) -> Outputs:
     return [([dy.shape[1], x.shape[1] // group, *kernel_shape], x.dtype)]
 
 

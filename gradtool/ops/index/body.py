@@ -5,8 +5,6 @@ They get the *shape* of x, not x: nothing but the indices is kept.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.typed import Tensor, ints
@@ -14,7 +12,7 @@ from gradtool.ops.shared.scatter import add_elements, count, rows, vector
 from gradtool.ops.shared.symbolic_sizes import dims
 
 
-def like_shape(dy: Tensor, indices: Tensor, shape: Tensor, **attributes: Any) -> Outputs:
+def like_shape(dy: Tensor, indices: Tensor, shape: Tensor) -> Outputs:
     return [(dims(shape), dy.dtype)]
 
 

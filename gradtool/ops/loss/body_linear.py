@@ -31,7 +31,7 @@ INT64 = ir.DataType.INT64
 OPEN = 1024  # rows, where their number is open
 
 
-def _forward_shapes(x: Tensor, *_: Tensor | None, **__: Any) -> Outputs:
+def _forward_shapes(x: Tensor) -> Outputs:
     return [([x.shape[0]], widened(x))] * 3
 
 
@@ -97,7 +97,7 @@ def total_weight(
 def _backward_shapes(
     x: Tensor, _labels: Tensor, w: Tensor, bias: Tensor | None, _weights: Tensor | None,
     _lse: Tensor, _of_all: Tensor, _of_label: Tensor, _of_even: Tensor | None = None,
-    *adapter: Tensor | None, of: Sequence[int], **__: Any,
+    *adapter: Tensor | None, of: Sequence[int],
 ) -> Outputs:  # fmt: skip
     operands = (x, w, bias, *adapter)
     return [(a.shape, a.dtype) for a in (operands[i] for i in of) if a is not None]

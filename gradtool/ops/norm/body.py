@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
@@ -119,9 +118,7 @@ def channels_last(op: Builder, v: Tensor, x: Tensor) -> Tensor:
     return op.unsqueeze(v, list(range(1, len(x.shape) - 1)))
 
 
-def _training_shapes(
-    x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, **attributes: Any
-) -> Outputs:
+def _training_shapes(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Outputs:
     kept = ir.DataType.DOUBLE if x.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     return [
         (x.shape, x.dtype), (mean.shape, mean.dtype), (var.shape, var.dtype),

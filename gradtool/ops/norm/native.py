@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gradtool.graph.specs import Spec
 from gradtool.native import batch_norm, group_norm, layer_norm
@@ -14,18 +13,12 @@ from gradtool.ops.shared.types import Array, Arrays, Specs
 Outputs = Sequence[Spec | None]
 
 
-def _fits_layer(
-    x: Spec, scale: Spec, *rest: Spec | None, out: Outputs, axis: int = -1, **_: Any
-) -> bool:
-    """Parameters have all the normalised axes."""
+def _fits_layer(x: Spec, scale: Spec, *rest: Spec | None, out: Outputs, axis: int = -1) -> bool:
+    """Parameters have all the normalised axes; one more is the bias, several are a gradient's."""
     axis %= max(1, len(x.shape))
-    whole = all(p is None or p.shape == x.shape[axis:] for p in (scale, *_parameters(rest)))
+    parameters = (scale, *rest) if len(rest) == 1 else (scale,)
+    whole = all(p is None or p.shape == x.shape[axis:] for p in parameters)
     return are_floats(x, scale, *rest, *out) and whole and 0 not in x.shape
-
-
-def _parameters(rest: Sequence[Spec | None]) -> Sequence[Spec | None]:
-    """The bias, of a forward pass: gradients have other operands there."""
-    return rest if len(rest) == 1 else ()
 
 
 @native("LayerNormalization", fits=_fits_layer, since=17)

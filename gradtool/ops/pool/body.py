@@ -17,7 +17,7 @@ from gradtool.ops.shared.scatter import add_elements, add_positions
 from gradtool.ops.shared.symbolic_sizes import dims
 
 
-def _of_sizes(dy: Tensor, *inputs: Tensor, **attributes: Any) -> Outputs:
+def _of_sizes(dy: Tensor, *inputs: Tensor) -> Outputs:
     return [(dims(inputs[-1]), dy.dtype)]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
@@ -12,9 +10,7 @@ from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.typed import Operand, Tensor
 
 
-def _rounded(
-    x: Tensor, scale: Tensor, zero: Tensor | None = None, *, to: int = 0, **attributes: Any
-) -> Outputs:
+def _rounded(x: Tensor, scale: Tensor, *, to: int = 0) -> Outputs:
     return [(x.shape, ir.DataType(to) if to else scale.dtype)]
 
 

@@ -12,13 +12,9 @@ from gradtool.ops.costs import cost, counts
 from gradtool.ops.shared.element_counts import Results, Shaped, made, result, size
 
 
-def _is_integer(dtype: np.dtype[Any]) -> bool:
-    return "int" in dtype.name
-
-
 def _rounded(dtype: np.dtype[Any], zero: Any, *, saturate: int = 1) -> int:
     """`clip(round(x / scale) + zero)`; floats are not rounded by an operation of their own."""
-    if _is_integer(dtype):
+    if "int" in dtype.name:
         return 4 + (zero is not None)
     return 3 if saturate else 1
 

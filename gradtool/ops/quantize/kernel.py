@@ -59,13 +59,9 @@ def quantize_linear(
             if offset is not None:
                 wide += offset
             xp.clip(wide, *limits(y.dtype), out=wide)
-        elif saturate or y.dtype.itemsize * 8 != _bits(y.dtype):
+        elif saturate or y.dtype.itemsize * 8 != ir.DataType.from_numpy(y.dtype).bitwidth:
             xp.clip(wide, *limits(y.dtype), out=wide)
         xp.copyto(y, wide, casting="unsafe")
-
-
-def _bits(dtype: DType) -> int:
-    return ir.DataType.from_numpy(dtype).bitwidth
 
 
 def _dequantize_work(x: Spec, scale: Spec, **attributes: Any) -> list[Spec]:

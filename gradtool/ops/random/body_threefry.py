@@ -14,7 +14,7 @@ from gradtool.ops.shared.symbolic_sizes import dims
 INT64, DOUBLE = ir.DataType.INT64, ir.DataType.DOUBLE
 
 
-def _shape(shape: Tensor, *_: Tensor, stream: int) -> Outputs:
+def _shape(shape: Tensor) -> Outputs:
     return [(dims(shape), ir.DataType.BOOL)]
 
 

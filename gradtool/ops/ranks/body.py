@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -31,9 +30,7 @@ def ranks_mean(op: Builder, x: Tensor, *, ranks: int) -> Tensor:
     return op.Identity(x)
 
 
-def _part_shapes(
-    x: Tensor, *, counts: Sequence[int], rank: int, shape: Sequence[int], ordered: int
-) -> Outputs:
+def _part_shapes(x: Tensor, *, shape: Sequence[int]) -> Outputs:
     return [(ir.Shape(shape), x.dtype)]
 
 
@@ -58,7 +55,7 @@ def stage_send(
     return op.Identity(x)
 
 
-def _received(*, shape: Sequence[int], dtype: int, of: int, slot: int) -> Outputs:
+def _received(*, shape: Sequence[int], dtype: int) -> Outputs:
     return [(ir.Shape(shape), ir.DataType(dtype))]
 
 
@@ -69,7 +66,7 @@ def stage_receive(op: Builder, *, shape: Sequence[int], dtype: int, of: int, slo
     return op.ConstantOfShape(list(shape), value=zero)
 
 
-def _one(*_: Tensor, **__: object) -> Outputs:
+def _one() -> Outputs:
     return [(ir.Shape(()), ir.DataType.BOOL)]
 
 
@@ -85,7 +82,7 @@ def stage_sent(op: Builder, *mails: Tensor) -> Tensor:
     return op.constant(np.array(True))
 
 
-def _row_shapes(own: Tensor, indices: Tensor, *cache: Tensor, **_: Any) -> Outputs:
+def _row_shapes(own: Tensor, indices: Tensor, *cache: Tensor) -> Outputs:
     shape = [*indices.shape, *own.shape[1:]]
     return [(ir.Shape(shape), own.dtype), *((each.shape, each.dtype) for each in cache)]
 
@@ -106,7 +103,7 @@ def ranks_rows(
 
 
 def _sum_shapes(
-    rows: Tensor, slots: Tensor, sums: Tensor, taken: Tensor, totals: Tensor, **_: Any
+    rows: Tensor, slots: Tensor, sums: Tensor, taken: Tensor, totals: Tensor
 ) -> Outputs:
     return [(taken.shape, taken.dtype), (totals.shape, totals.dtype)]
 

@@ -22,10 +22,8 @@ LAST = (0, 2, 3, 1)  # axes of an image as it lies channels last
 
 def _fits(x: Spec, axes: Any = None, *, out: Specs, **given: Any) -> bool:
     known = axes is None or isinstance(axes, np.ndarray)
-    return known and are_floats(x, *out) and 0 not in x.shape and _is_reduced(x, axes, given)
-
-
-def _is_reduced(x: Spec, axes: Array | None, given: dict[str, Any]) -> bool:
+    if not known or not are_floats(x, *out) or 0 in x.shape:
+        return False
     return any(x.shape[axis] > 1 for axis in _axes(x, axes, given))
 
 

@@ -133,7 +133,7 @@ def _grad_work(
     stages = _stages(out[0].shape, borders)
     partial = [Spec(s, dy.dtype) for _, s in stages[:-1]]
     lines = [
-        math.prod(_line(s, axis))
+        math.prod((*s[:axis], *s[axis + 1 :]))
         for axis, s in stages
         if _repeats(out[0].shape[axis], borders[axis], mode)
     ]
@@ -151,10 +151,6 @@ def _repeats(size: int, border: tuple[int, int], mode: str) -> bool:
         mode != "constant"
         and (size + min(0, before) + min(0, after) if mode == "wrap" else size) == 1
     )
-
-
-def _line(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
 @kernel("ai.gradtool::PadGrad", host=(1, 2, 3), work=_grad_work)

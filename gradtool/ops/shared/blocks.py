@@ -90,8 +90,8 @@ def block_size(shape: Sequence[int], inputs: Sequence[Spec | None]) -> int:
 def aligned(xp: Any, y: Array, inputs: Arrays) -> Iterator[tuple[Array, Arrays]]:
     """Pairs of blocks, of the output and of the inputs; numbers stay as they are."""
     numbers = [i is None or i.size == 1 for i in inputs]
-    same = (i.shape == y.shape and i.flags.c_contiguous for i in (y, *inputs) if _is_array(i, y))
-    if all(same):
+    arrays = (y, *(i for i, n in zip(inputs, numbers, strict=True) if not n))
+    if all(i.shape == y.shape and i.flags.c_contiguous for i in arrays):
         y = y.reshape(-1)
         inputs = [i if n else i.reshape(-1) for i, n in zip(inputs, numbers, strict=True)]
     inputs = [
@@ -100,10 +100,6 @@ def aligned(xp: Any, y: Array, inputs: Arrays) -> Iterator[tuple[Array, Arrays]]
     ]
     for index in blocks(y.shape):
         yield y[index], [i if n else i[index] for i, n in zip(inputs, numbers, strict=True)]
-
-
-def _is_array(i: Array, y: Array) -> bool:
-    return i is not None and (i is y or i.size != 1)
 
 
 def _is_narrow(i: Spec, y: Spec) -> bool:

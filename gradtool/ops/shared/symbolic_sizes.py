@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import onnx_ir as ir
 
@@ -29,7 +28,7 @@ def dims(shape: ir.Value) -> list[Dim]:
     return [ir.SymbolicDim(None) for _ in range(rank if isinstance(rank, int) else 0)]
 
 
-def like_shape(dy: Tensor, shape: Tensor, *others: Tensor | None, **attributes: Any) -> Outputs:
+def like_shape(dy: Tensor, shape: Tensor) -> Outputs:
     """The type of dy and the shape of x."""
     return [(dims(shape), dy.dtype)]
 

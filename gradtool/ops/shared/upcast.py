@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gradtool.graph.declarations import ask
 from gradtool.graph.specs import Spec
 from gradtool.ops.kernels import Function
-from gradtool.ops.shared.declarations import ask
 from gradtool.ops.shared.sums import accumulator
 from gradtool.ops.shared.types import Array, Arrays, Specs
 

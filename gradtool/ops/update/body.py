@@ -29,7 +29,7 @@ for _name, _update in UPDATES.items():
 INT64 = ir.DataType.INT64
 
 
-def _two_vectors(indices: Tensor, **_: Any) -> Outputs:
+def _two_vectors(indices: Tensor) -> Outputs:
     return [(indices.shape, INT64)] * 2
 
 

@@ -127,9 +127,7 @@ def _sizes(op: Builder, shape: Tensor) -> list[Tensor]:
     return [op.Gather(shape, op.constant(a), axis=0) for a in (2, 3)]
 
 
-def _like_shape(
-    rois: Tensor, batch: Tensor, dy: Tensor, shape: Tensor, **attributes: Any
-) -> Outputs:
+def _like_shape(rois: Tensor, batch: Tensor, dy: Tensor, shape: Tensor) -> Outputs:
     return [(dims(shape), dy.dtype)]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -141,7 +140,7 @@ def _flat_image(op: Builder, x: Tensor) -> Tensor:
     return op.reshape(x, [*list(x.shape)[:2], -1])
 
 
-def _sample_shape(x: Tensor, positions: Tensor, **attributes: Any) -> Outputs:
+def _sample_shape(x: Tensor, positions: Tensor) -> Outputs:
     return [((x.shape[0], x.shape[1], positions.shape[1]), x.dtype)]
 
 
@@ -160,7 +159,7 @@ def sample(
     return as_tensor(y)
 
 
-def _like_shape(positions: Tensor, dy: Tensor, shape: Tensor, **attributes: Any) -> Outputs:
+def _like_shape(positions: Tensor, dy: Tensor, shape: Tensor) -> Outputs:
     return [(dims(shape), dy.dtype)]
 
 
@@ -199,7 +198,7 @@ def sample_grad_positions(
     return op.Concat(*(op.Unsqueeze(total, [2]) for total in totals.values()), axis=2)
 
 
-def _theta(dy: Tensor, size: Tensor, **attributes: Any) -> Outputs:
+def _theta(dy: Tensor) -> Outputs:
     rank = dy.shape[-1]
     return [((dy.shape[0], rank, rank + 1), dy.dtype)]
 
