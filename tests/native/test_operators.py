@@ -19,10 +19,10 @@ from gradtool.exec import measure
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
+from gradtool.graph.declarations import ask
 from gradtool.graph.families import FAMILIES, split_name
 from gradtool.graph.specs import Spec
 from gradtool.ops.native import NATIVE, find
-from gradtool.graph.declarations import ask
 from gradtool.ops.shared.image_layouts import Laid
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.declared import operand
