@@ -74,9 +74,10 @@ def softmaxes() -> Iterator[Case]:
     x, labels = normal(512, 1000), np.arange(512) % 1000
     u, t, loss = tensor(x).requires_grad_(), tensor(labels), np.empty((), np.float32)
     room, dx, one = work(cross_entropy.work(x.shape)), np.empty_like(x), np.ones((), np.float32)
+    strange = np.zeros(1, np.int64)
     calls = (
-        cross_entropy.cross_entropy(x, labels, None, loss, None, room),
-        cross_entropy.cross_entropy_grad(x, labels, None, one, None, dx, room),
+        cross_entropy.cross_entropy(x, labels, None, loss, None, room, strange),
+        cross_entropy.cross_entropy_grad(x, labels, None, one, None, dx, room, strange),
     )
 
     def other() -> None:

@@ -145,7 +145,8 @@ class Declared(TypedDict, total=False):
 def kernel(name: str, *, since: int = 1, **declared: Unpack[Declared]) -> Callable[[F], F]:
     """Register the decorated function as the kernel of operator `name` from opset `since` on.
 
-    `function(xp, *inputs, out, work)` writes into the arrays `out`; `xp` is the library of arrays.
+    `function(xp, *inputs, out, work)` writes into the arrays `out`; `xp` is the library of arrays,
+    and `work` is left out where there is none.
 
     Args:
         name: `Op`, or `domain::Op` outside the standard domain.
@@ -154,7 +155,7 @@ def kernel(name: str, *, since: int = 1, **declared: Unpack[Declared]) -> Callab
 
     Example:
         @gt.kernel("com.acme::Twice", may_inplace=(0,))
-        def twice(xp, x, *, out, work):
+        def twice(xp, x, *, out):
             xp.add(x, x, out=out[0])
     """
 
