@@ -64,16 +64,10 @@ class Taps:
 
 
 def taps(
-    have: Sequence[int],
-    want: Sequence[int],
-    roi: Array | None = None,
-    scales: Array | None = None,
-    sizes: Array | None = None,
-    *,
-    axes: Sequence[int] | None = None,
-    every: bool = False,
-    **attributes: Any,
-) -> list[Taps]:
+    have: Sequence[int], want: Sequence[int], roi: Array | None = None, scales: Array | None = None,
+    sizes: Array | None = None, *,
+    axes: Sequence[int] | None = None, every: bool = False, **attributes: Any,
+) -> list[Taps]:  # fmt: skip
     """The taps of each axis that a Resize from shape `have` to `want` changes; or of `every` axis.
 
     A Resize that keeps every size copies, whatever its scales are; so does one with antialiasing
@@ -139,20 +133,11 @@ def _crops(roi: Array | None, axes: int, mode: str | None) -> list[tuple[float, 
 
 
 def _axis_taps(
-    axis: int,
-    size: int,
-    places: int,
-    factor: float,
-    crop: tuple[float, float],
-    *,
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-    coordinate_transformation_mode: str = "half_pixel",
-    antialias: int = 0,
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-) -> Taps:
+    axis: int, size: int, places: int, factor: float, crop: tuple[float, float], *,
+    mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
+    coordinate_transformation_mode: str = "half_pixel", antialias: int = 0,
+    cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0,
+) -> Taps:  # fmt: skip
     if places and not size:
         raise UsageError(f"Resize makes {places} elements of none, along axis {axis}")
     _require_table(size, places)

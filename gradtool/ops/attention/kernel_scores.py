@@ -23,14 +23,9 @@ def reach(n: Shape, rows: slice, lens: Array | None, *, whole: bool = False) -> 
 
 
 def hide_positions(
-    xp: Any,
-    n: Shape,
-    block: Block,
-    scores: Array,
-    lens: Array | None,
-    buffers: Mapping[str, Array],
-    fill: float,
-) -> None:
+    xp: Any, n: Shape, block: Block, scores: Array, lens: Array | None,
+    buffers: Mapping[str, Array], fill: float,
+) -> None:  # fmt: skip
     """Put `fill` where causality, the window or the lengths forbid to look."""
     if n.causal or n.window != (-1, -1):
         if lens is None:
@@ -87,19 +82,10 @@ def exponentials(xp: Any, scores: Array, top: Array, total: Array) -> None:
 
 
 def score(
-    xp: Any,
-    n: Shape,
-    block: Block,
-    q: Array,
-    k: Array,
-    masks: Arrays,
-    lens: Array | None,
-    buffers: Mapping[str, Array],
-    columns: int,
-    fill: float = -np.inf,
-    shown: Array | None = None,
+    xp: Any, n: Shape, block: Block, q: Array, k: Array, masks: Arrays, lens: Array | None,
+    buffers: Mapping[str, Array], columns: int, fill: float = -np.inf, shown: Array | None = None,
     mode: int = 0,
-) -> Array:
+) -> Array:  # fmt: skip
     """The masked scores of a block, [B, G, S, T]; `shown` gets them as they are at stage `mode`.
 
     The queries are scaled already.  Masks of floats are added, false flags put `fill`, in their

@@ -14,16 +14,10 @@ from gradtool.ops.attention.body_form import Form, heads_of, split, whole_mask
 
 
 def _shapes(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    past_k: Tensor | None = None,
-    past_v: Tensor | None = None,
-    *,
-    q_num_heads: int | None = None,
-    kv_num_heads: int | None = None,
-) -> Outputs:
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, past_k: Tensor | None = None,
+    past_v: Tensor | None = None, *,
+    q_num_heads: int | None = None, kv_num_heads: int | None = None,
+) -> Outputs:  # fmt: skip
     flat = len(q.shape) == 3
     heads, groups = heads_of(q, k, q_num_heads, kv_num_heads)
     size = v.shape[-1] // groups if flat else v.shape[-1]

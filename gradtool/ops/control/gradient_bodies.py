@@ -33,16 +33,9 @@ class Body:
     """
 
     def __init__(
-        self,
-        op: Builder,
-        graph: ir.Graph,
-        cotangents: Heads,
-        wrt: Sequence[ir.Value],
-        *,
-        leaves: Sequence[ir.Value] = (),
-        apart: Sequence[ir.Value] = (),
-        redo: Redo,
-    ) -> None:
+        self, op: Builder, graph: ir.Graph, cotangents: Heads, wrt: Sequence[ir.Value], *,
+        leaves: Sequence[ir.Value] = (), apart: Sequence[ir.Value] = (), redo: Redo,
+    ) -> None:  # fmt: skip
         """Append the gradient of `Σ ⟨head gradient, head⟩` to `graph`, and note its reads.
 
         `heads` is called where its nodes belong to the gradient.  Nodes that `redo` allows are

@@ -62,14 +62,9 @@ class _Reverse:
     """The gradient of one node with turns."""
 
     def __init__(
-        self,
-        op: Builder,
-        turns: Turns,
-        dys: Sequence[ir.Value | None],
-        carried: list[int],
-        sliced: list[int],
-        kept: list[ir.Value],
-    ) -> None:
+        self, op: Builder, turns: Turns, dys: Sequence[ir.Value | None], carried: list[int],
+        sliced: list[int], kept: list[ir.Value],
+    ) -> None:  # fmt: skip
         self.op, self.turns = op, turns
         self.carried = carried
         self._stacks: dict[ir.Value, ir.Value] = {}

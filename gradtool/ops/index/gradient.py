@@ -165,15 +165,9 @@ def _require_depth(node: Node, indices: Tensor) -> None:
 
 
 def _scattered(
-    op: Builder,
-    dy: Tensor,
-    x: Tensor,
-    u: Tensor,
-    y: Tensor,
-    reduction: str,
-    read: Callable[[Tensor], Tensor],
-    write: Callable[[Tensor, Tensor, str], Tensor],
-) -> tuple[Tensor, Tensor]:
+    op: Builder, dy: Tensor, x: Tensor, u: Tensor, y: Tensor, reduction: str,
+    read: Callable[[Tensor], Tensor], write: Callable[[Tensor, Tensor, str], Tensor],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of x and of the updates u.
 
         none      dx = dy, zero where overwritten       du = dy[i]

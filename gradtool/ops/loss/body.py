@@ -36,14 +36,9 @@ def cross_entropy_grad(
 
 
 def sample_gradients(
-    op: Builder,
-    x: Tensor,
-    labels: Tensor,
-    weights: Tensor | None,
-    dy: Tensor,
-    reduction: str,
+    op: Builder, x: Tensor, labels: Tensor, weights: Tensor | None, dy: Tensor, reduction: str,
     ignored: int | None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradient of each sample's own loss and the place of its label, both `[N, 1, *d]`.
 
     An ignored sample has gradient 0, and place 0.

@@ -166,15 +166,10 @@ def batch_normalization_training(
 
 
 def _training(
-    op: Builder,
-    node: Node,
-    kept: Sequence[Tensor | None],
-    dy: Tensor | None,
-    dnew_mean: Tensor | None,
-    dnew_var: Tensor | None,
-    dmean: Tensor | None = None,
+    op: Builder, node: Node, kept: Sequence[Tensor | None], dy: Tensor | None,
+    dnew_mean: Tensor | None, dnew_var: Tensor | None, dmean: Tensor | None = None,
     drstd: Tensor | None = None,
-) -> Gradients:
+) -> Gradients:  # fmt: skip
     """With means over all axes but the second.
 
         dx = scale · rstd · (dy - mean(dy) - n · mean(dy · n))
@@ -193,15 +188,9 @@ def _training(
 
 
 def _through(
-    op: Builder,
-    x: Tensor,
-    epsilon: float,
-    share: float,
-    dnew_mean: Tensor | None,
-    dnew_var: Tensor | None,
-    dmean: Tensor | None,
-    drstd: Tensor | None,
-) -> Tensor:
+    op: Builder, x: Tensor, epsilon: float, share: float, dnew_mean: Tensor | None,
+    dnew_var: Tensor | None, dmean: Tensor | None, drstd: Tensor | None,
+) -> Tensor:  # fmt: skip
     """Gradient of x through the statistics of the batch."""
     wide, axes = widened(x), [0, *range(2, len(x.shape))]
 

@@ -153,18 +153,10 @@ def inverse_root(xp: Any, x: Array, count: int, epsilon: float) -> None:
 
 
 def forward(
-    room: Workspace,
-    layout: Layout,
-    x: Array,
-    scale: Array,
-    bias: Array | None,
-    y: Array | None,
-    kept: Sequence[Array | None],
-    epsilon: float,
-    *,
-    centre: bool = True,
-    variance: Array | None = None,
-) -> None:
+    room: Workspace, layout: Layout, x: Array, scale: Array, bias: Array | None, y: Array | None,
+    kept: Sequence[Array | None], epsilon: float, *,
+    centre: bool = True, variance: Array | None = None,
+) -> None:  # fmt: skip
     """`y = (x - mean) · rstd · scale + bias`; `kept` takes mean and rstd if wanted.
 
     Where y is None, only statistics are computed.  Statistics of nothing are NaN.

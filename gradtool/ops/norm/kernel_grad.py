@@ -101,15 +101,9 @@ class Work:
         return [*room, third, given, layout.lines(), small, small, none, none, none, sums, sums]
 
     def statistics(
-        self,
-        x: Array,
-        layout: Layout,
-        parts: Sequence[Index],
-        kept: Arrays,
-        epsilon: float,
-        *,
+        self, x: Array, layout: Layout, parts: Sequence[Index], kept: Arrays, epsilon: float, *,
         centre: bool = True,
-    ) -> Arrays:
+    ) -> Arrays:  # fmt: skip
         """Mean and rstd of a group of blocks: as they were kept, or computed again."""
         room, (mean, rstd) = self.room, kept
         if rstd is None:

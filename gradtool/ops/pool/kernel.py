@@ -88,16 +88,9 @@ def _maxima(
 
 
 def _places(
-    xp: Any,
-    pool: Pool,
-    taps: Sequence[Sequence[Index]],
-    part: Array,
-    made: Array,
-    span: slice,
-    places: Array,
-    work: Array,
-    storage_order: int,
-) -> None:
+    xp: Any, pool: Pool, taps: Sequence[Sequence[Index]], part: Array, made: Array, span: slice,
+    places: Array, work: Array, storage_order: int,
+) -> None:  # fmt: skip
     """Write where each maximum of a block lies: last taps first, so that the first one stays.
 
     Of a window with a NaN that is the place of the last NaN, as in PyTorch.

@@ -70,14 +70,9 @@ def gather_up(op: Builder, by_element: Tensor, scale: Tensor, axis: int, block_s
 
 
 def _is_inside(
-    op: Builder,
-    x: Tensor,
-    scale: Tensor,
-    zero: Tensor | None,
-    kind: ir.DataType,
-    axis: int,
+    op: Builder, x: Tensor, scale: Tensor, zero: Tensor | None, kind: ir.DataType, axis: int,
     block_size: int,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Mask of quotients within the range of the quantised type."""
     v = op.cast(x, scale.dtype) / spread(op, scale, x, axis, block_size)
     bounds = limits(kind)

@@ -89,14 +89,9 @@ def _conv_work(x: Spec, w: Spec, y: Spec, attributes: Mapping[str, Any]) -> list
 
 
 def _convolve(
-    xp: Any,
-    x: Array,
-    x_zero: Array,
-    w: Array,
-    w_zero: Array,
-    work: Arrays,
+    xp: Any, x: Array, x_zero: Array, w: Array, w_zero: Array, work: Arrays,
     attributes: Mapping[str, Any],
-) -> Array:
+) -> Array:  # fmt: skip
     images, weights, made, *rest = work
     _centre(xp, x, x_zero, images, 1)
     _centre(xp, w, w_zero, weights, 0)

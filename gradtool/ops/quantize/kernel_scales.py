@@ -42,14 +42,9 @@ def parts(
 
 
 def pieces(
-    x: Array,
-    y: Array,
-    scale: Array,
-    zero: Array | None,
-    axis: int,
-    block_size: int,
+    x: Array, y: Array, scale: Array, zero: Array | None, axis: int, block_size: int,
     types: Sequence[Any] = (None, np.float32),
-) -> Iterator[tuple[Array, Array, Array, Array | None]]:
+) -> Iterator[tuple[Array, Array, Array, Array | None]]:  # fmt: skip
     """Blocks `(y, x, scale, zero)` that fit the second-level cache.
 
     `types` are those in which scale (None: its own) and zero are wanted.

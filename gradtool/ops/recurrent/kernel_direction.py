@@ -35,16 +35,9 @@ class Direction:
     """
 
     def __init__(
-        self,
-        xp: Any,
-        n: Recurrence,
-        d: int,
-        given: Operands,
-        buffers: Mapping[str, Array],
-        *,
-        linear: bool,
-        y: Array | None = None,
-    ) -> None:
+        self, xp: Any, n: Recurrence, d: int, given: Operands, buffers: Mapping[str, Array], *,
+        linear: bool, y: Array | None = None,
+    ) -> None:  # fmt: skip
         self.xp, self.n, self.d, self.given, self.buffers = xp, n, d, given, buffers
         self.w, self.r, self.linear, self.track = given.w[d], given.r[d], linear, n.track(y, d)
         self.h, self.new = buffers.get("h"), buffers["new"]

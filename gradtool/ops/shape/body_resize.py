@@ -94,15 +94,9 @@ def _idle(op: Builder, dy: Tensor, shape: Tensor, kept: Sequence[bool | None]) -
 
 
 def _matrix(
-    op: Builder,
-    i: int,
-    axis: int,
-    shape: Tensor,
-    dy: Tensor,
-    inputs: Sequence[Tensor | None],
-    axes: Sequence[int],
-    attributes: Mapping[str, Any],
-) -> Tensor:
+    op: Builder, i: int, axis: int, shape: Tensor, dy: Tensor, inputs: Sequence[Tensor | None],
+    axes: Sequence[int], attributes: Mapping[str, Any],
+) -> Tensor:  # fmt: skip
     """The matrix `[places, elements]` of a Resize along `axis`, the i-th of `axes`.
 
     A policy's one scale is that of no axis alone, and what makes the matrix has one axis: it is a
@@ -139,14 +133,9 @@ def _matrix(
 
 
 def _known_matrix(
-    op: Builder,
-    axis: int,
-    have: Sequence[Dim],
-    dy: Tensor,
-    inputs: Sequence[Tensor | None],
-    axes: Sequence[int],
-    attributes: Mapping[str, Any],
-) -> Tensor:
+    op: Builder, axis: int, have: Sequence[Dim], dy: Tensor, inputs: Sequence[Tensor | None],
+    axes: Sequence[int], attributes: Mapping[str, Any],
+) -> Tensor:  # fmt: skip
     """The matrix of a Resize whose sizes are known, as a constant."""
     roi, sizes = map(array, inputs)
     plan = taps(ints(have), ints(dy.shape), roi, None, sizes, axes=axes, **attributes)

@@ -208,15 +208,10 @@ class Tape:
 
 @cache
 def record(
-    formula: Callable[..., Any],
-    present: tuple[bool, ...],
-    scalars: frozenset[int],
-    over: tuple[tuple[int, ...], ...],
-    wanted: tuple[bool, ...],
-    options: tuple[tuple[str, Any], ...],
-    *,
-    double: bool = False,
-) -> Tape:
+    formula: Callable[..., Any], present: tuple[bool, ...], scalars: frozenset[int],
+    over: tuple[tuple[int, ...], ...], wanted: tuple[bool, ...],
+    options: tuple[tuple[str, Any], ...], *, double: bool = False,
+) -> Tape:  # fmt: skip
     """Record a formula; its inputs in `scalars` are single numbers.
 
     Output k may lie over the inputs `over[k]`; it is written when these are read no more.  Steps

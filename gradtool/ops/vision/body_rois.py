@@ -30,16 +30,9 @@ class _Axis:
     """One axis of all regions: positions and weights of the samples."""
 
     def __init__(
-        self,
-        op: Builder,
-        rois: Tensor,
-        first: int,
-        size: Tensor,
-        bins: int,
-        ratio: int,
-        scale: float,
-        half_pixel: int,
-    ) -> None:
+        self, op: Builder, rois: Tensor, first: int, size: Tensor, bins: int, ratio: int,
+        scale: float, half_pixel: int,
+    ) -> None:  # fmt: skip
         dtype = rois.dtype
         offset = 0.5 if half_pixel else 0.0
         low, high = (op.Gather(rois, op.constant([i]), axis=1) for i in (first, first + 2))
@@ -102,14 +95,9 @@ class _Axis:
 
 
 def _axes(
-    op: Builder,
-    rois: Tensor,
-    sizes: Sequence[Tensor],
-    bins: Sequence[int],
-    sampling_ratio: int,
-    spatial_scale: float,
-    half_pixel: int,
-) -> list[tuple[_Axis, Tensor]]:
+    op: Builder, rois: Tensor, sizes: Sequence[Tensor], bins: Sequence[int], sampling_ratio: int,
+    spatial_scale: float, half_pixel: int,
+) -> list[tuple[_Axis, Tensor]]:  # fmt: skip
     """The axes of rows and columns, and the lengths of the image along them."""
     made = []
     for first, size, count in zip((1, 0), sizes, bins, strict=True):

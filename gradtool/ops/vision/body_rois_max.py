@@ -50,16 +50,9 @@ class _Largest:
     """The candidates of each bin, K of them, and the first of the largest."""
 
     def __init__(
-        self,
-        op: Builder,
-        x: Tensor,
-        rois: Tensor,
-        batch: Tensor,
-        dy: Tensor,
-        sampling_ratio: int,
-        spatial_scale: float,
-        half_pixel: int,
-    ) -> None:
+        self, op: Builder, x: Tensor, rois: Tensor, batch: Tensor, dy: Tensor, sampling_ratio: int,
+        spatial_scale: float, half_pixel: int,
+    ) -> None:  # fmt: skip
         channels, *lengths = (scalar(op, n) for n in list(x.shape)[1:])
         bins = ints(dy.shape)[2:]
         axes = _axes(op, rois, lengths, bins, sampling_ratio, spatial_scale, half_pixel)

@@ -66,15 +66,9 @@ def _bytes(x: Spec, *inputs: Spec, out: Specs) -> int:
 
 
 def _walk(
-    xp: Any,
-    x: Array,
-    rois: Array,
-    batch: Array,
-    dy: Array,
-    sampling_ratio: int,
-    spatial_scale: float,
-    half_pixel: int,
-) -> Iterator[tuple[int, int, _Axis, _Axis, Array, Array]]:
+    xp: Any, x: Array, rois: Array, batch: Array, dy: Array, sampling_ratio: int,
+    spatial_scale: float, half_pixel: int,
+) -> Iterator[tuple[int, int, _Axis, _Axis, Array, Array]]:  # fmt: skip
     """Each region with samples: its number, image, both axes, and the chosen corners."""
     places = regions(rois, dy.shape[2:], spatial_scale, half_pixel, sampling_ratio)
     for r, (image, where) in enumerate(zip(batch.tolist(), places, strict=True)):
