@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,17 +24,16 @@ from gradtool.training.data import Arrays, BoundDataset
 from gradtool.training.evaluating import of_means
 from gradtool.training.evaluation import Evaluator
 from gradtool.training.graphs import Graphs
-from gradtool.training.metrics import Metric, deciding
+from gradtool.training.metrics import deciding
 from gradtool.training.options import TrainOptions
-from gradtool.training.padding import Lengths
 from gradtool.training.prefetch import Prefetched
-from gradtool.training.progress import Best, Progress
+from gradtool.training.progress import Progress, better
 from gradtool.training.reduction import Reducer, require_same
 from gradtool.training.row_tables import RowServer
-from gradtool.training.sampler import Order, Place
-from gradtool.training.schedules import Schedule
+from gradtool.training.sampler import Place
+from gradtool.training.setup import Setup
 from gradtool.training.sharding import Shard
-from gradtool.training.timeline import Nodes, Timeline
+from gradtool.training.timeline import Nodes, Timeline, spanned
 
 End = Literal["steps", "patience", "interrupted"]
 SEEDS = 1 << 32  # steps that have draws of their own
@@ -45,26 +44,17 @@ COMPARED = 100  # steps after which ranks compare what they have, at the latest
 class Loop:
     """One training, from `progress` on.
 
-    `steps` are all there shall be, None where the data end it after `epochs`.  Where it is
-    `recorded`, the rank that has `records` writes.
+    Where it is `recorded`, the rank that has `records` writes.
     """
 
     session: Session
-    graphs: Graphs
-    data: BoundDataset
-    order: Order | None
-    schedule: Schedule
-    options: TrainOptions
-    steps: int | None
-    epochs: int | None
+    setup: Setup
     watcher: Watcher
-    metrics: Sequence[Metric] = ()
     evaluator: Evaluator | None = None
     records: Records | None = None
     recorded: bool = False
     progress: Progress = field(default_factory=Progress)
     counter: Counter | None = None
-    lengths: Lengths | None = None
     group: Group = ALONE
     shard: Shard | None = None
     server: RowServer | None = None
@@ -78,6 +68,21 @@ class Loop:
 
     def __post_init__(self) -> None:
         self.reduce()
+
+    @property
+    def graphs(self) -> Graphs:
+        """The graphs of a step of now."""
+        return self.setup.graphs
+
+    @property
+    def options(self) -> TrainOptions:
+        """The options of the training."""
+        return self.setup.options
+
+    @property
+    def data(self) -> BoundDataset:
+        """The data that are trained on."""
+        return self.setup.data[0]
 
     def reduce(self) -> None:
         """Reduce what the steps of the session sum over the ranks."""
@@ -101,12 +106,11 @@ class Loop:
             self._evaluate()
         self._begin_epoch()
         if not self._is_done():
-            made = Batches(
-                self.data, self.order, self.options.micro_batches, self.group, self.lengths
-            )
+            order, lengths = self.setup.order, self.setup.lengths
+            made = Batches(self.data, order, self.options.micro_batches, self.group, lengths)
             with Prefetched(made.beginning(self.progress.place)) as batches:
                 for batch, is_last in batches:
-                    with self._drawn("steps", f"step {self.progress.step + 1}", begins=True):
+                    with spanned(self.timeline, "steps", f"step {self.progress.step + 1}"):
                         self._step(batch)
                     self._move_on(is_last=is_last)
                     interrupted = anywhere(self._everyone, self.watcher.stops())
@@ -128,7 +132,7 @@ class Loop:
     def _step(self, batch: Arrays) -> None:
         step = self.progress.step
         plateau = self.progress.plateau
-        rate = self.schedule(step, plateau.rate if plateau else None)
+        rate = self.setup.schedule(step, plateau.rate if plateau else None)
         self._everyone.at(step + 1)
         loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
             self._run({**batch, self.graphs.rate: rate}), True
@@ -179,7 +183,7 @@ class Loop:
             self._everyone, not self.session.gradients_are_finite()
         )
         if finite:
-            with self._drawn("nodes", "update"):
+            with spanned(self.timeline, "nodes", "update"):
                 self.session.update({self.graphs.rate: rate}, scale=1 / scale)
             if self.shard is not None:
                 self.shard.spread(self.group, self.session)
@@ -216,14 +220,6 @@ class Loop:
         assert loss is not None  # noqa: S101 - graphs have one
         return loss
 
-    def _drawn(self, lane: str, name: str, *, begins: bool = False) -> AbstractContextManager[None]:
-        """Something that is done now, in the timeline if there is one."""
-        if self.timeline is None:
-            return nullcontext()
-        if begins:
-            self.timeline.begin()
-        return self.timeline.span(lane, name, name.partition(" ")[0])
-
     def _move_on(self, *, is_last: bool) -> None:
         place = self.progress.place
         following = Place(place.epoch + 1) if is_last else replace(place, batch=place.batch + 1)
@@ -234,8 +230,8 @@ class Loop:
 
     def _after_step(self, *, is_last: bool, interrupted: bool) -> None:
         step, options = self.progress.step, self.options
-        ended = self.steps is not None and step >= self.steps
-        ended |= self.epochs is not None and self.progress.place.epoch >= self.epochs
+        ended = self.setup.steps is not None and step >= self.setup.steps
+        ended |= self.setup.epochs is not None and self.progress.place.epoch >= self.setup.epochs
         due = is_last if options.every is None else not step % options.every
         evaluated = self.evaluator is not None and (due or ended)
         every = options.checkpoint_every
@@ -253,15 +249,16 @@ class Loop:
     def _evaluate(self) -> None:
         """Evaluate the weights of now, of which there is a checkpoint, and note in it how good."""
         assert self.evaluator is not None  # noqa: S101 - asked only with one
-        with self._drawn("nodes", "evaluate"):
+        with spanned(self.timeline, "nodes", "evaluate"):
             every, step = self.evaluator(), self.progress.step
             if self.options.ema is not None and self.server is None:
                 every |= of_means(self.evaluator, self.session, self.shard, self.group)
         found = {name: value for name, value in every.items() if isinstance(value, float)}
         tables = {n: v.tolist() for n, v in every.items() if n not in found}
-        name, before = deciding(self.metrics).name, self.progress
-        best = self._better(before.best, found[name])
-        best_ema = self._better(before.best_ema, found.get(f"ema {name}"))
+        metric, before = deciding(self.setup.metrics), self.progress
+        name, judged = metric.name, partial(better, step=step, higher=metric.higher)
+        best = judged(before.best, found[name])
+        best_ema = judged(before.best_ema, found.get(f"ema {name}"))
         improved = best is not before.best
         stale = 0 if improved or best_ema is not before.best_ema else before.stale + 1
         self.progress = replace(
@@ -275,20 +272,14 @@ class Loop:
         self.watcher.evaluated(step, found, best=improved)
         self.save()
 
-    def _better(self, best: Best | None, value: float | None) -> Best | None:
-        """The better one of the best evaluation so far and one of now, if there is any."""
-        if value is None or not math.isfinite(value):
-            return best
-        sign = -1 if deciding(self.metrics).higher else 1
-        is_better = best is None or sign * value < sign * best.value
-        return Best(self.progress.step, value) if is_better else best
-
     def _watch(self, value: float, step: int) -> None:
         """Let a rate that goes by evaluations follow one, once the warm-up has ended."""
         before = self.progress.plateau
-        if before is None or step < self.schedule.warmup:
+        if before is None or step < self.setup.schedule.warmup:
             return
-        after = before.after(value, self.schedule.given, higher=deciding(self.metrics).higher)
+        after = before.after(
+            value, self.setup.schedule.given, higher=deciding(self.setup.metrics).higher
+        )
         self.progress = replace(self.progress, plateau=after)
         if after.rate < before.rate:
             self.watcher.said(f"step {step}: the learning rate is {after.rate:.4g} from here on")
@@ -306,7 +297,7 @@ class Loop:
         """
         if not self.recorded or self._saved == self.progress:
             return
-        with self._drawn("nodes", "checkpoint"):
+        with spanned(self.timeline, "nodes", "checkpoint"):
             self._save()
 
     def _save(self) -> None:
@@ -341,7 +332,7 @@ class Loop:
         return {n: v for n, v in self.session.values(copy=False).items() if n not in apart}
 
     def _is_done(self) -> bool:
-        return self.progress.is_done(self.steps, self.epochs, self.options.patience)
+        return self.progress.is_done(self.setup.steps, self.setup.epochs, self.options.patience)
 
     def _no_number(self, what: str, step: int | None = None, why: str = "") -> str:
         saved = 0 if self._saved is None else self._saved.step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,14 @@ class Best:
 
     step: int
     value: float
+
+
+def better(best: Best | None, value: float | None, *, step: int, higher: bool) -> Best | None:
+    """The better one of the best evaluation so far and one of now, if there is any."""
+    if value is None or not math.isfinite(value):
+        return best
+    sign = -1 if higher else 1
+    return Best(step, value) if best is None or sign * value < sign * best.value else best
 
 
 @dataclass(frozen=True)

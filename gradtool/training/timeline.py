@@ -13,7 +13,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +80,15 @@ class Timeline:
         spans = sorted((s for step in self._steps for s in step), key=lambda s: (s.start, -s.end))
         found = group.gather_bytes(json.dumps(spans).encode())
         return [[Span(*span) for span in json.loads(each)] for each in found]
+
+
+def spanned(timeline: Timeline | None, lane: str, name: str) -> AbstractContextManager[None]:
+    """Something that is done now, a step or a part of one, in the timeline if there is one."""
+    if timeline is None:
+        return nullcontext()
+    if lane == "steps":
+        timeline.begin()
+    return timeline.span(lane, name, name.partition(" ")[0])
 
 
 class Nodes:

@@ -115,7 +115,8 @@ def begin_phase(
     phase.graphs.put(arrays)
     opened = open_rank(phase, None, group, watcher, folder)
     opened.session.set({n: np.asarray(arrays[n]) for n in phase.graphs.frozen(arrays)})
-    loop.session, loop.graphs, loop.later = opened.session, phase.graphs, later(setup, phase.graphs)
+    loop.session, loop.later = opened.session, later(setup, phase.graphs)
+    loop.setup = replace(loop.setup, graphs=phase.graphs)
     loop.evaluator = evaluator_for(phase, opened.session, group, None)
     loop.counter = counter_for(phase, 0) if phase.graphs.update is not None else None
     loop.reduce()

@@ -144,7 +144,7 @@ def test_batches_have_a_few_widths_and_rows_of_about_their_length(net, tmp_path)
     data = write_lines(tmp_path / "a.jsonl", rows)
     with gt.Trainer(net, **OPTIONS | {"lengths": "16,32,48"}) as trainer:
         trainer.fit(data)
-        bound, order = trainer._loop.data, trainer._loop.order
+        bound, order = trainer._loop.data, trainer._loop.setup.order
         batches = [bound.batch(each) for each in order.epoch(0)]
 
     assert {each["input_ids"].shape[1] for each in batches} == {16, 32, 48}
