@@ -43,8 +43,8 @@ def generated(first: int, count: int, folder: Path) -> Iterator[tuple[str, Path,
         yield made.name, path, [made.batch(seed), made.batch(seed + 1)]
 
 
-def exported(folder: Path) -> Iterator[tuple[str, Path, Batches]]:
-    """PyTorch modules that make sizes of sizes, by both exporters."""
+def modules() -> list[tuple[str, Any, Shapes, list[dict[int, Any]]]]:
+    """PyTorch modules that make sizes of sizes: their names, shapes of batches, and open axes."""
     import torch
     from torch import nn
 
@@ -80,14 +80,20 @@ def exported(folder: Path) -> Iterator[tuple[str, Path, Batches]]:
             return torch.tanh(self.inner(torch.cat([x, x], 0) + z))
 
     rows_of_both = {0: 2 * batch, 1: rows}
-    modules: list[tuple[str, nn.Module, Shapes, list[dict[int, Any]]]] = [
+    return [
         ("convolved", convolved, [[(2, 3, 34, 36)], [(3, 3, 41, 35)]], [image]),
         ("joined", Joined(), [[(2, 5, 4)], [(5, 8, 4)]], [line]),
         ("flat", Flat(), [[(2, 5, 4)], [(4, 7, 4)]], [line]),
         ("apart", Apart(), [[(2, 5, 4), (4, 5, 4)], [(3, 6, 4), (6, 6, 4)]], [line, rows_of_both]),
     ]
+
+
+def exported(folder: Path) -> Iterator[tuple[str, Path, Batches]]:
+    """The modules, by both exporters."""
+    import torch
+
     rng = np.random.default_rng(0)
-    for (name, module, shapes, dynamic), dynamo in itertools.product(modules, (True, False)):
+    for (name, module, shapes, dynamic), dynamo in itertools.product(modules(), (True, False)):
         inputs = ["x", "z"][: len(dynamic)]
         batches = [
             {n: rng.standard_normal(shape).astype(np.float32) for n, shape in named}

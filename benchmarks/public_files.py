@@ -94,17 +94,11 @@ def rows(folder: Path, names: list[str], listed: dict[str, Any]) -> Iterator[tup
     """Name and path of each row that is asked for, its bytes held against the list."""
     for registry in ("pypi", "npm"):
         for package, files in listed[registry].items():
-            wanted = {
-                path: digest
-                for path, digest in files.items()
-                if not names or any(n in f"{package} {path}" for n in names)
-            }
-            if not wanted:
-                continue
-            there = fetched(package, registry, folder)
-            for path, digest in wanted.items():
+            chosen = [p for p in files if not names or any(n in f"{package} {p}" for n in names)]
+            there = fetched(package, registry, folder) if chosen else folder
+            for path in chosen:
                 found = hashlib.sha256((there / path).read_bytes()).hexdigest()
-                if not found.startswith(digest):
+                if not found.startswith(files[path]):
                     sys.exit(f"{package} {path}: other bytes than those that the list means")
                 yield f"{package} {path}", there / path
 
@@ -261,9 +255,8 @@ def trained(
     (folder / "feed.py").write_text(FEED.format(path=str(folder / "feeds.npz"), steps=STEPS))
     target = folder / "trained.onnx"
     words = ["train", str(path), "--data", "feed:batches", "--steps", str(STEPS), "-o", str(target)]
-    code, said = gradtool(
-        *words, "--run", "run", "--force", *shlex.split(row.options), *loss, cwd=folder
-    )
+    words += ["--run", "run", "--force", *shlex.split(row.options), *loss]
+    code, said = gradtool(*words, cwd=folder)
     if code:
         row.note.append(f"train: {reason(said)}")
         return
@@ -339,13 +332,12 @@ def main() -> int:
     if asked.json:
         asked.json.write_text(json.dumps([asdict(row) for row in done], indent=1))
     count, written = len(done), [row for row in done if row.ran is not None]
-    share = {
-        "weight gradients at the first attempt": sum(row.first for row in done) / count,
-        "with what the message advises": sum(row.advised for row in done) / count,
-        f"trained {STEPS} steps": sum(row.trained for row in done) / count,
-    }
-    for what, part in share.items():
-        print(f"{what}: {part:.1%} of {count}")
+    shares = {
+        "weight gradients at the first attempt": "first",
+        "with what the message advises": "advised", f"trained {STEPS} steps": "trained",
+    }  # fmt: skip
+    for what, mark in shares.items():
+        print(f"{what}: {sum(getattr(row, mark) for row in done) / count:.1%} of {count}")
     ran = [row for row in written if row.rounding is not None]
     close = sum((r.difference or 0.0) <= max(2 * (r.rounding or 0.0), 1e-6) for r in ran)
     print(f"written files that stock onnxruntime runs: {len(ran)} of {len(written)}")

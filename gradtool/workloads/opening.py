@@ -77,10 +77,7 @@ def load(
         model.graph.inputs[0].shape  # [8, 3, 32, 32]
     """
     register_shapes()
-    if isinstance(source, bytes | onnx.ModelProto | ir.Model):
-        found: Held | str = Held(source)
-    else:
-        found = os.fspath(source)
+    found = os.fspath(source) if isinstance(source, str | os.PathLike) else Held(source)
     how: dict[str, Any] = {
         "dims": dims, "shapes": shapes, "batch": batch, "values": values, "opset": opset,
         "keep_function": _has_rule,
@@ -91,8 +88,7 @@ def load(
         from gradtool.workloads.heads import HEADED, with_head
 
         held, said = with_head(model, head, seed)
-        model = io.load(held, **how)
-        model.meta[HEADED] = said
+        (model := io.load(held, **how)).meta[HEADED] = said
     if any(node.op_type in GATES for node in walk.nodes(model.graph)):
         from gradtool.passes.lower_recurrent import lower_recurrent
 

@@ -105,6 +105,17 @@ class CostModel:
         """Whether a storage can be had again after it was let go."""
         return root not in self.live_out and self.repeatable[self.maker[root]]
 
+    def large(self, ignored: int) -> dict[int, None]:
+        """The storages that are read or stay, without the smallest."""
+        asked = [r for r in self.maker if r in self.simulator.read or r in self.live_out]
+        small: set[int] = set()
+        for r in sorted(asked, key=lambda r: (self.bytes[r], r)):
+            ignored -= self.bytes[r]
+            if ignored < 0:
+                break
+            small.add(r)
+        return {r: None for r in asked if r not in small}
+
     def work_again(self, places: Sequence[int]) -> int:
         """The cost of the recomputed steps."""
         return sum(self.costs[p] for p in places) - self.total

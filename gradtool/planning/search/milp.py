@@ -30,6 +30,26 @@ class Solved(NamedTuple):
     is_closed: bool
 
 
+class Relaxed(NamedTuple):
+    """A lower bound of the extra work, and the runs and residuals of a solution.
+
+    `runs` are the steps of each stage, `kept` the storages at each instant; both are empty where no
+    solution was found.  `is_closed` says that the solution is as near to the bound as was asked.
+    """
+
+    bound: float
+    is_closed: bool
+    runs: list[frozenset[int]]
+    kept: list[frozenset[int]]
+
+
+class Watched(NamedTuple):
+    """A step whose memory is counted in the stage after some instant."""
+
+    step: int
+    after: int
+
+
 class Programme:
     """Columns between 0 and 1; costs are in units of `total`."""
 

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from gradtool.planning.schedule import alive
 from gradtool.planning.search.cost_model import CostModel
-from gradtool.planning.search.staged_milp import Relaxed, Stages, Watched
+from gradtool.planning.search.milp import Relaxed, Watched
+from gradtool.planning.search.staged_milp import Stages
 from gradtool.planning.search.work_bound import chain, instants, rounded
 
 _COLUMNS = 24_000  # of the first programme

@@ -14,10 +14,11 @@ adds rows that make one instant's relaxation as strong as its minimum cut.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from gradtool.planning.search import milp
 from gradtool.planning.search.cost_model import CostModel
-from gradtool.planning.search.milp import Programme, Solved, Touched, at_any, at_first, runs_once
+from gradtool.planning.search.milp import Programme, Relaxed, Solved, Touched, Watched
 from gradtool.planning.search.mincut import Instant
 
 _GAP = 1e-6
@@ -26,26 +27,6 @@ _INSIDE = 3  # steps of a stage at which memory is counted: the largest
 _BEHIND = 24  # dependents of a watched step whose reads are counted
 
 Columns: TypeAlias = dict[tuple[int, int], int]
-
-
-class Relaxed(NamedTuple):
-    """A lower bound of the extra work, and the runs and residuals of a solution.
-
-    `runs` are the steps of each stage, `kept` the storages at each instant; both are empty where no
-    solution was found.  `is_closed` says that the solution is as near to the bound as was asked.
-    """
-
-    bound: float
-    is_closed: bool
-    runs: list[frozenset[int]]
-    kept: list[frozenset[int]]
-
-
-class Watched(NamedTuple):
-    """A step whose memory is counted in the stage after some instant."""
-
-    step: int
-    after: int
 
 
 class Stages:
@@ -65,11 +46,11 @@ class Stages:
         self.work, self.instants, self.budget = work, instants, budget
         self.count = len(instants)
         self.programme = Programme(work.total)
-        self.roots = _large(work, ignored)
+        self.roots = work.large(ignored)
         self._reads = [[r for r in reads if r in self.roots] for reads in work.reads]
         self._readers: dict[int, list[int]] = {}
         self.steps = self._steps()
-        self._once = {s: runs_once(work, s) for s in self.steps}
+        self._once = {s: milp.runs_once(work, s) for s in self.steps}
         self.run: Columns = {}
         self.kept: Columns = {}
         self.held: Columns = {}
@@ -191,7 +172,7 @@ class Stages:
     def _add_memory(self) -> None:
         """At the first run of an instant's step, kept storages are alive beside it."""
         for k, instant in enumerate(self.instants):
-            first = at_first(self.work, instant.at)
+            first = milp.at_first(self.work, instant.at)
             self._add_bytes(first, None, {r: self.kept.get((r, k)) for r in self.roots})
             passing = [r for r in self.work.fleeting[instant.at] if r in self.roots]
             if not self.work.is_result[instant.at] and len(passing) == len(
@@ -224,7 +205,7 @@ class Stages:
     def _add_inside(self, stage: int) -> None:
         """While the largest steps of a stage run, storages held across it are alive beside them."""
         found = [
-            (at_any(self.work, step), run) for step in self.steps
+            (milp.at_any(self.work, step), run) for step in self.steps
             if step != self.instants[stage].at
             and (run := self.run.get((step, stage))) is not None
         ]  # fmt: skip
@@ -247,7 +228,7 @@ class Stages:
         alive = {r: self.held.get((r, stage - 1)) for r in self.roots}
         self._leave(step, stage, alive)
         self._find(step, stage, alive)
-        self._add_bytes(at_any(self.work, step), run, alive)
+        self._add_bytes(milp.at_any(self.work, step), run, alive)
 
     def _leave(self, step: int, stage: int, alive: dict[int, int | None]) -> None:
         """Storages needed by a step and left by its stage are alive.
@@ -365,15 +346,3 @@ class Stages:
             for k in range(self.count)
         ]
         return Relaxed(bound, solved.is_closed, runs, kept)
-
-
-def _large(work: CostModel, ignored: int) -> dict[int, None]:
-    """The storages that are read or stay, without the smallest."""
-    asked = [r for r in work.maker if r in work.simulator.read or r in work.live_out]
-    small: set[int] = set()
-    for r in sorted(asked, key=lambda r: (work.bytes[r], r)):
-        ignored -= work.bytes[r]
-        if ignored < 0:
-            break
-        small.add(r)
-    return {r: None for r in asked if r not in small}
