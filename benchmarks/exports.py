@@ -54,10 +54,8 @@ PLANS = (
     *(("recompute", "--strategy", name) for name in ("reorder", "sqrt", "min-cut")),
     ("recompute", "--budget", "60%"),
 )
-LEVELS = (
-    ort.GraphOptimizationLevel.ORT_ENABLE_ALL,  # the default
-    ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-)
+_LEVEL = ort.GraphOptimizationLevel
+LEVELS = (_LEVEL.ORT_ENABLE_ALL, _LEVEL.ORT_DISABLE_ALL)  # the first is the default
 # A budget below what can be reached is refused, and the least that can be is said.
 REFUSAL = "smallest budget known to suffice"
 
@@ -339,10 +337,10 @@ def main() -> int:
         worst = max(worst, case.ratio)
         for line in dict.fromkeys(case.wrong):
             print(f"{case.label}: {line}", flush=True)
-    changed = counts.pop("changed", 0)
+    changed = f"{counts.pop('changed', 0)} parameters that an exporter changed"
     told = ", ".join(f"{counts[k]} {k}" for k in ("right", "wrong", "left aside"))
+    print(f"{changed}: differences of the file decided")
     ratio = f"worst (measured - 256 KiB) / planned {worst:.3f}"
-    print(f"{changed} parameters that an exporter changed: differences of the file decided")
     print(f"{sum(counts.values())} exports: {told}; {ratio}")
     return int(counts["wrong"] > 0)
 

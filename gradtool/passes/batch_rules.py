@@ -97,14 +97,12 @@ def linear(batch: Batch, node: ir.Node, states: list[State]) -> State:
     if any(not isinstance(s, Total | Fixed) for s in states):
         raise MixesError("it computes with a sum over examples beside examples")
     op = node.op_type
-    if op in ("Add", "Sub", "Sum", "Mean", "Concat"):
+    picks = op == "Where" and isinstance(states[0], Fixed)
+    if picks or op in ("Add", "Sub", "Sum", "Mean", "Concat"):
         rest = [v for v, s in zip(node.inputs, states, strict=True) if isinstance(s, Fixed)]
-        return Total(joined(kinds, beside=any(not _is_zero(v) for v in rest)))
+        return Total(joined(kinds, beside=any(not _is_zero(v) for v in rest[picks:])))
     if op in ("Cast", "CastLike"):
         return _cast(node, states[0])
-    if op == "Where" and isinstance(states[0], Fixed):
-        rest = [v for v, s in zip(node.inputs[1:], states[1:], strict=True) if isinstance(s, Fixed)]
-        return Total(joined(kinds, beside=any(not _is_zero(v) for v in rest)))
     if op in LINEAR and all(isinstance(s, Fixed) for s in states[1:]):
         return states[0]
     if op == "Mul" and len(kinds) == 1:
@@ -335,12 +333,9 @@ def class_loss(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
     """A row's own loss, or their sum or mean; the mean of all if none is ignored or weighed."""
     scores, labels = rows_of(states[0]), rows_of(states[1])
     at = scores.axis - (scores.axis > 1)
-    if (
-        scores.axis == 1
-        or labels.axis != at
-        or any(not isinstance(s, Fixed) for s in states[2:])
-        or (scores.outer, scores.inner) != (labels.outer, labels.inner)
-    ):
+    weighs = any(not isinstance(s, Fixed) for s in states[2:])
+    splits = {(rows.outer, rows.inner) for rows in (scores, labels)}
+    if scores.axis == 1 or labels.axis != at or weighs or len(splits) > 1:
         raise MixesError("examples lie along the axis of classes")
     how = node.attributes.get_string("reduction", "mean")
     if how == "mean" and is_counted(node):
