@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gradtool.comparison import Comparison, Part, Snapshot
     from gradtool.workloads.plans import Strategy
 
+SUFFIX = ".json"
+
 
 @as_command("compare")
 @click.argument("sources", metavar="BEFORE [AFTER]", nargs=-1, type=PATH)
@@ -96,9 +98,6 @@ def _show(reporter: Reporter, found: Comparison, by: Part | None, top: int, form
     reporter.line("")
     for line in reports.closing_lines(found):
         reporter.line(line)
-
-
-SUFFIX = ".json"
 
 
 def both_sides(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
 
+BATCHED = ("keep", "mirror", "sqrt", "optimal")
+
 
 @as_command("recompute")
 @model_argument
@@ -82,9 +84,6 @@ def _require_open(opened: Opened, dims: Sequence[str], shapes: Sequence[str]) ->
     if shapes and varied in opened.dims and varied not in opened.assumed:
         listed = " ".join(f"--shape {each}" for each in shapes)
         raise UsageError(f"--max-batch looks for {varied}: leave out {listed}")
-
-
-BATCHED = ("keep", "mirror", "sqrt", "optimal")
 
 
 def frontier(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) -> None:

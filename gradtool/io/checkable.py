@@ -30,6 +30,8 @@ _VALUE_INFO = onnx.GraphProto.VALUE_INFO_FIELD_NUMBER
 _INITIALIZER = wire.tag(onnx.GraphProto.INITIALIZER_FIELD_NUMBER)
 _INPUT = wire.tag(onnx.GraphProto.INPUT_FIELD_NUMBER)
 _OUTPUT = wire.tag(onnx.GraphProto.OUTPUT_FIELD_NUMBER)
+# Bytes. Shorter tensors may hold sizes, which shapes are inferred from.
+LARGEST_KEPT = 4096
 
 
 def refusal(message: bytes) -> str | None:
@@ -160,10 +162,6 @@ def checkable(model: ir.Model) -> AtOnce | InParts:
 
 def _initializers(model: ir.Model) -> Iterable[ir.Value]:
     return model.graph.initializers.values()
-
-
-# Bytes. Shorter tensors may hold sizes, which shapes are inferred from.
-LARGEST_KEPT = 4096
 
 
 def leave_out_weights(top: onnx.GraphProto, given: AbstractSet[str]) -> set[str]:

@@ -27,6 +27,29 @@ from gradtool.io.read import Source
 TIME, TIME_PER_NODE = 20.0, 1e-3
 
 Say = Callable[[str], object]
+Level = Literal["ORT_ENABLE_ALL", "ORT_DISABLE_ALL"]
+# What it has no kernel for or does not know yet is no fault of a model.
+_NOT_JUDGED = (
+    "NotImplemented", "is not a registered function/op", "Unsupported model IR version",
+    "ONNX Runtime only *guarantees* support",
+)  # fmt: skip
+_CHILD = """
+import gc, json, os, sys
+gc.disable()
+import onnxruntime as ort
+options = ort.SessionOptions()
+options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, sys.argv[1])
+options.log_severity_level = 4
+options.intra_op_num_threads = options.inter_op_num_threads = 1
+model = sys.stdin.buffer.read()
+try:
+    ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+except Exception as error:
+    print(json.dumps([type(error).__name__, str(error)]), flush=True)
+else:
+    print("[]", flush=True)
+os._exit(0)  # to unload what a session takes is as long as to start Python
+"""
 
 
 class Judge:
@@ -114,32 +137,6 @@ def _patience(graph: AtOnce) -> float:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())[:400]
-
-
-Level = Literal["ORT_ENABLE_ALL", "ORT_DISABLE_ALL"]
-
-# What it has no kernel for or does not know yet is no fault of a model.
-_NOT_JUDGED = (
-    "NotImplemented", "is not a registered function/op", "Unsupported model IR version",
-    "ONNX Runtime only *guarantees* support",
-)  # fmt: skip
-_CHILD = """
-import gc, json, os, sys
-gc.disable()
-import onnxruntime as ort
-options = ort.SessionOptions()
-options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, sys.argv[1])
-options.log_severity_level = 4
-options.intra_op_num_threads = options.inter_op_num_threads = 1
-model = sys.stdin.buffer.read()
-try:
-    ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-except Exception as error:
-    print(json.dumps([type(error).__name__, str(error)]), flush=True)
-else:
-    print("[]", flush=True)
-os._exit(0)  # to unload what a session takes is as long as to start Python
-"""
 
 
 @dataclass(frozen=True)

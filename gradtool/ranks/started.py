@@ -6,6 +6,8 @@ import os
 import signal
 
 STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # set for a rank by its launcher
+# Ctrl-C, the signals of a system shutting down, and of a terminal being closed.
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def is_rank() -> bool:
@@ -21,10 +23,6 @@ def missing(what: str) -> str:
         f"{what} takes MPI: {install('mpi')} brings mpi4py and an MPI; where a system has one, "
         "pip install mpi4py"
     )
-
-
-# Ctrl-C, the signals of a system shutting down, and of a terminal being closed.
-_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def heard() -> list[int]:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 WIDTH = 50  # cells of the longest bar
 PROVEN, OPEN = "#", "+"
+NOTE = (
+    "each batch is planned anew; recompute optimal computes no more again than one forward pass, "
+    "and its batch may be up to 4 % too small"
+)
 
 
 class PointRecord(ProofRecord):
@@ -124,12 +128,6 @@ def _bar(proof: Proof, most: float) -> str:
     cells = round(WIDTH * proof.share(proof.extra) / most)
     proven = int(WIDTH * proof.share(proof.bound) / most)
     return PROVEN * min(proven, cells) + OPEN * max(cells - proven, 0)
-
-
-NOTE = (
-    "each batch is planned anew; recompute optimal computes no more again than one forward pass, "
-    "and its batch may be up to 4 % too small"
-)
 
 
 class BatchesDocument(TypedDict):

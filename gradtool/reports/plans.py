@@ -36,6 +36,7 @@ TITLES = {
     LIGHT: "optimal within 5 % work",
 }
 WIDTH = 78  # columns of the two timelines together
+_POWERS = {1: "", 2: "²", 3: "³"}
 
 
 class PlanRecord(TypedDict):
@@ -272,9 +273,6 @@ def _extra(row: Row) -> str:
 
 def _batch(found: int | None) -> str:
     return "" if found is None else "none" if found == 0 else str(found)
-
-
-_POWERS = {1: "", 2: "²", 3: "³"}
 
 
 def formula_text(formula: Formula) -> str:

@@ -27,6 +27,9 @@ _BYTES_RATE = re.compile(r"(.*\S)\s*/\s*s", re.IGNORECASE)
 _TIME = re.compile(r"([0-9.]+(?:e-?[0-9]+)?)\s*(s|ms|us|µs|ns)", re.IGNORECASE)
 _BITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+OPERATIONS = 50e9  # a second
+BYTES = 10e9  # a second
+CALL = 20e-6  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,6 @@ def parse_time(text: str) -> float:
     if not 0 <= found < math.inf:
         raise UsageError(f"'{text}' is no latency: write 5us or 0.2ms")
     return found
-
-
-OPERATIONS = 50e9  # a second
-BYTES = 10e9  # a second
-CALL = 20e-6  # seconds
 
 
 def seconds(program: Program) -> float:

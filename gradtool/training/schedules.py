@@ -26,6 +26,13 @@ NAME = "reduce-on-plateau"
 GIVEN: Mapping[str, float] = MappingProxyType({
     "factor": 0.1, "patience": 10.0, "threshold": 1e-4, "cooldown": 0.0, "min-lr": 0.0, "eps": 1e-8,
 })  # fmt: skip
+Formula = Callable[[float, int, int, Mapping[str, float]], float]
+CONSTANT = "constant"
+# What a formula divides by, takes as a count or raises to a power.
+_POSITIVE = frozenset({"every", "div", "final-div", "scale"})
+_SHARES = frozenset({"rise"})
+_BELOW_ONE = frozenset({"factor", "threshold"})
+_COUNTS = frozenset({"patience", "cooldown"})
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,6 @@ class Plateau:
             return True
         least = self.best * (1 + threshold if higher else 1 - threshold)
         return value > least if higher else value < least
-
-
-Formula = Callable[[float, int, int, Mapping[str, float]], float]
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,6 @@ def _inverse_sqrt(peak: float, step: int, _steps: int, given: Mapping[str, float
     return peak * math.sqrt(given["scale"] / (step + given["scale"]))
 
 
-CONSTANT = "constant"
 SHAPES: Mapping[str, Shape] = {
     CONSTANT: Shape(_constant, ends=False),
     "linear": Shape(_linear, {"end": 0.0}),
@@ -236,13 +239,6 @@ def _of_user(text: str) -> Shape:
         return peak * float(factor)
 
     return Shape(formula, ends="steps" in named)
-
-
-# What a formula divides by, takes as a count or raises to a power.
-_POSITIVE = frozenset({"every", "div", "final-div", "scale"})
-_SHARES = frozenset({"rise"})
-_BELOW_ONE = frozenset({"factor", "threshold"})
-_COUNTS = frozenset({"patience", "cooldown"})
 
 
 def _number(name: str, key: str, text: str) -> float:

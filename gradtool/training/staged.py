@@ -39,6 +39,8 @@ from gradtool.training.timeline import Nodes
 
 Array = np.ndarray[Any, Any]
 HANDS = 0  # the slot of arrays that go to the first stage
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+_MOST_SIZES = 4  # of batches to evaluate, whose stages are kept
 
 
 def opened(
@@ -122,11 +124,6 @@ def joined(line: Group, own: Mapping[str, Array]) -> Arrays:
             ends.receive(came, stage, HANDS)
             found.setdefault(name, came)
     return found
-
-
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-
-_MOST_SIZES = 4  # of batches to evaluate, whose stages are kept
 
 
 class StageSession(Session):

@@ -40,6 +40,8 @@ from gradtool.workloads.rewritten import Graph, model_of
 if TYPE_CHECKING:
     from gradtool.passes.split import Split
 
+MOST_BYTES = 2**24  # of the values of a node that is tried
+
 
 @dataclass(frozen=True, kw_only=True)
 class SaveOptions:
@@ -176,9 +178,6 @@ def _unread(model: ir.Model) -> list[str]:
     """The unread initializers, a warning of many runtimes."""
     found = model.graph.initializers.items()
     return [name for name, v in found if not is_used(v) and not v.is_graph_input()]
-
-
-MOST_BYTES = 2**24  # of the values of a node that is tried
 
 
 def require_fit(model: ir.Model) -> None:

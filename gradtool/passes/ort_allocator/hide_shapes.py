@@ -31,6 +31,12 @@ from gradtool.passes.ort_allocator.control_edges import (
 )
 
 TOLD = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0, "Resize": 3}  # sizes by an operand
+# Operators whose result onnxruntime writes where the operand dies: no other elementwise ones, and
+# two that take turns in two places would hold both.
+IN_PLACE = frozenset({
+    "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "Selu", "Sigmoid", "Softmax",
+    "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
+})  # fmt: skip
 
 
 def open_sizes(model: ir.Model) -> None:
@@ -107,14 +113,6 @@ def _may_tell(node: ir.Node, shape: ir.Value, told: set[ir.Value]) -> bool:
     is_constant = node.op_type == "Reshape" and node.inputs[0] not in told
     is_able = shape.dtype in SIZES and BARRIER not in notes(node)
     return is_able and may_be_large(node.outputs[0]) and not is_constant
-
-
-# Operators whose result onnxruntime writes where the operand dies: no other elementwise ones, and
-# two that take turns in two places would hold both.
-IN_PLACE = frozenset({
-    "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "Selu", "Sigmoid", "Softmax",
-    "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
-})  # fmt: skip
 
 
 def name_places(graph: ir.Graph) -> None:

@@ -31,6 +31,10 @@ _BETWEEN, _BRANCHES = 0.08, 3  # of all effort, and schedules gone on from, for 
 _LOOSENED, _LOOSENED_OF_MANY = 8, 2  # schedules of less memory, on the way up
 _MISSED = 1  # points in a row that are passed over
 _UPWARD = 0.5  # of the effort of a point, on the way up
+_CUTS = 0.3  # of the effort of a search
+_PATIENCE = 40
+_FITTED, _KICKED = 16, 4  # parts of it that a narrowed cut has, to fit and to be improved
+_BRIEF = 2  # the patience with that
 
 
 def most_entries(steps: int) -> int:
@@ -149,12 +153,6 @@ class BudgetPoints:
             best = min(best, walk.state, key=price)
         walk.go(best)
         return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))
-
-
-_CUTS = 0.3  # of the effort of a search
-_PATIENCE = 40
-_FITTED, _KICKED = 16, 4  # parts of it that a narrowed cut has, to fit and to be improved
-_BRIEF = 2  # the patience with that
 
 
 class Seeking:

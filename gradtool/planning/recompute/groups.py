@@ -24,6 +24,7 @@ from gradtool.planning.schedule import Schedule
 from gradtool.planning.simulate import Simulator
 
 CELLS = 200_000_000
+ABSENT = -(1 << 62)
 """Positions that each way down to a peak may look at, those of every trial counted."""
 
 
@@ -116,9 +117,6 @@ class _Search:
                 first = min(first, toggles.touches[root][0][0])
                 last = max(last, toggles.touches[root][-1][0])
         return first, last
-
-
-ABSENT = -(1 << 62)
 
 
 class Toggles:
