@@ -92,13 +92,15 @@ def start(
     Raises:
         UsageError: no model can be planned, a size is of no symbol, or a value of no input.
     """
+    from gradtool.check import jobs
     from gradtool.check.verdicts import Rules, judge
 
     tables, left_out = _tables(reporter, path, models, plan, sizes)
     if not allow_outside:
         tables = [table for table in tables if _is_inside(table, path, left_out)]
     cases = [_case(table, path) for table in tables]
-    outcomes = _outcomes(reporter, cases)
+    with reporter.bar("planning cases", total=len(cases)) as shown:
+        outcomes = jobs.outcomes(cases, cached=True, advance=shown.advance)
     planned = []
     for table, case, outcome in zip(tables, cases, outcomes, strict=True):
         if outcome.metrics is None:
@@ -244,10 +246,3 @@ def _is_inside(table: Mapping[str, Any], path: Path, left_out: dict[str, str]) -
         left_out[case.model] = str(error).removeprefix(f"case {case.name!r}: ")
         return False
     return True
-
-
-def _outcomes(reporter: Reporter, cases: Sequence[Case]) -> list[Any]:
-    from gradtool.check.jobs import outcomes
-
-    with reporter.bar("planning cases", total=len(cases)) as shown:
-        return list(outcomes(cases, cached=True, advance=shown.advance))

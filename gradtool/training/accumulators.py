@@ -74,19 +74,26 @@ class Moments:
         return self._finish(self._found) if self._found and self._found["n"] else None
 
 
-class Whole:
-    """Keeps all states, and makes the metric of arrays that are joined along their first axis."""
+class Kept:
+    """Keeps all states; `needs` is the reason for so much memory."""
 
-    def __init__(self, what: str, finish: Callable[[State], Any]) -> None:
-        self._what, self._finish = what, finish
+    def __init__(self, needs: str) -> None:
+        self._needs, self._bytes = needs, 0
         self._states: list[State] = []
-        self._bytes = 0
 
     def add(self, state: State) -> None:
         """Keep a state. Raises DeviceError if memory has no room for a joined copy of all."""
         self._bytes += sum(array.nbytes for array in state.values())
-        available_memory.require(self._bytes, f"what {self._what} needs of all examples,")
+        available_memory.require(self._bytes, self._needs)
         self._states.append(state)
+
+
+class Whole(Kept):
+    """Makes the metric of all states, whose arrays are joined along their first axis."""
+
+    def __init__(self, what: str, finish: Callable[[State], Any]) -> None:
+        super().__init__(f"what {what} needs of all examples,")
+        self._finish = finish
 
     def value(self) -> Any:
         """The metric of all examples together."""
@@ -113,24 +120,12 @@ def of_user(outputs: Arrays, batch: Arrays, count: int) -> State:
     }
 
 
-class UserFunction:
+class UserFunction(Kept):
     """Calls `function(outputs, batch)` once, with the arrays of all examples."""
 
     def __init__(self, what: str, function: Callable[[Arrays, Arrays], Any]) -> None:
+        super().__init__(f"the outputs of all examples for {what} (or name a class, see the docs),")
         self._what, self._function = what, function
-        self._states: list[State] = []
-        self._bytes = 0
-
-    def add(self, state: State) -> None:
-        """Keep the arrays of a batch.
-
-        Raises:
-            DeviceError: memory has no room for a joined copy of all.
-        """
-        self._bytes += sum(array.nbytes for array in state.values())
-        needs = f"the outputs of all examples for {self._what} (or name a class, see the docs),"
-        available_memory.require(self._bytes, needs)
-        self._states.append(state)
 
     def value(self) -> float:
         """The number that the function returns."""
