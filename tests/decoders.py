@@ -45,6 +45,8 @@ class Options:
     attributes: dict[str, Any] = field(default_factory=dict)
     flat: bool = False
     start: str = "zero"
+    words: int = WORDS
+    most: int = MOST
 
 
 @dataclass
@@ -91,7 +93,7 @@ class Decoder:
 
     def body(self, after: list[str], *, past: bool, tag: str = "") -> str:
         """The hidden state after all layers; names of grown caches are appended to `after`."""
-        h = self.emit("Gather", self.weight("embed", WORDS, self.width), "input_ids")
+        h = self.emit("Gather", self.weight("embed", self.options.words, self.width), "input_ids")
         for layer in range(self.options.layers):
             x = self.emit(
                 "SimplifiedLayerNormalization", h,
@@ -229,7 +231,7 @@ def decoder(options: Options = Options(), seed: int = 0) -> onnx.ModelProto:
     if o.form == "fused":
         made.lengths()
         if o.rotary:
-            angle = np.outer(np.arange(MOST), 10.0 ** -np.arange(HEAD // 2))
+            angle = np.outer(np.arange(o.most), 10.0 ** -np.arange(HEAD // 2))
             made.weights |= {"cos": np.cos(angle).astype("f"), "sin": np.sin(angle).astype("f")}
     if o.form == "merged":
         branches: dict[str, onnx.GraphProto] = {}
@@ -244,7 +246,7 @@ def decoder(options: Options = Options(), seed: int = 0) -> onnx.ModelProto:
         h = "hidden_state"
     else:
         h = made.body(after, past=True)
-    made.emit("MatMul", h, made.weight("head", made.width, WORDS), outputs=["logits"])
+    made.emit("MatMul", h, made.weight("head", made.width, o.words), outputs=["logits"])
     before = [helper.make_tensor_value_info(
         name, FLOAT, ["batch", o.groups, "past_sequence_length", "cache_size"])
         for past, _ in caches for name in past]  # fmt: skip
@@ -255,7 +257,9 @@ def decoder(options: Options = Options(), seed: int = 0) -> onnx.ModelProto:
     ]
     if o.form == "merged":
         inputs.append(helper.make_tensor_value_info("use_cache_branch", TensorProto.BOOL, [1]))
-    outputs = [helper.make_tensor_value_info("logits", FLOAT, ["batch", "sequence_length", WORDS])]
+    outputs = [
+        helper.make_tensor_value_info("logits", FLOAT, ["batch", "sequence_length", o.words])
+    ]
     outputs += [helper.make_tensor_value_info(n, FLOAT, ["batch", o.groups, o.total, "cache_size"])
                 for n in after]  # fmt: skip
     held = [numpy_helper.from_array(array, name) for name, array in made.weights.items()]

@@ -45,8 +45,8 @@ class DataOptions:
         "flag", False, "Learn completions and what the assistant says, and nothing else of a text.",
         group="Text")  # fmt: skip
     pack: bool = option(
-        "flag", False, "Put several texts into a row of --max-length tokens.", group="Text"
-    )
+        "flag", False, "Put several texts into a row of --max-length tokens; attention stays "
+        "within each.", group="Text")  # fmt: skip
     image_size: str | None = option(
         "text", None, "Resize images: the shorter edge to N pixels, or all to HxW.",
         metavar="N|HxW", shown="the model's size", group="Data")  # fmt: skip

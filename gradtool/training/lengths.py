@@ -22,6 +22,7 @@ from gradtool.errors import GradtoolError, UsageError
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import execute
 from gradtool.graph.randomness import numbers_of
+from gradtool.passes.document_mask import DOCUMENTS
 from gradtool.text.words import some
 from gradtool.training.callbacks import Watcher
 from gradtool.training.checks import range_of
@@ -33,6 +34,7 @@ from gradtool.workloads.run_options import RunOptions
 
 _CLOSE = 3e-5  # of the largest element of a gradient: rounding
 _APART = 0.05  # as far as no rounding gets
+_ACROSS = 1e-3  # as far as one text that another sees puts its gradients
 _SPREAD = 0.1  # of a parameter's size, what is added to it
 
 
@@ -66,21 +68,27 @@ def lengths_of(
 
 
 def require_heeded(
-    recipe: Recipe, takes: InputSpec, source: str, batch: Arrays, others: Mapping[str, Arrays]
-) -> None:
+    recipe: Recipe, takes: InputSpec, source: str, batch: Arrays, others: Mapping[str, Arrays],
+    packed: tuple[Arrays, Arrays] | None = None,
+) -> bool:  # fmt: skip
     """Refuse texts of which a model sees what it must not: a batch is held against others.
 
     `others` are by what to say where the loss or a gradient of one differs by more than rounding,
     also that of quantised activations.  A model that draws tells nothing.
+
+    Returns whether that of `packed` texts differs where the first one does.
 
     Raises:
         UsageError: one does.
     """
     plain = replace(recipe, options=replace(recipe.options, train_mode=False))
     rounding = _Rounding(plain, takes, batch)
+    if rounding.draws:
+        return packed is not None and DOCUMENTS not in takes.inputs
     for what, other in others.items():
-        if not rounding.draws and rounding.difference(other) > _APART:
+        if rounding.difference(other) > _APART:
             raise UsageError(f"{source}: {what}")
+    return packed is not None and rounding.difference(*packed) > _ACROSS
 
 
 def _told(rounding: _Rounding, found: list[str], made: Lengths) -> Iterator[str]:
@@ -114,7 +122,6 @@ class _Rounding:
             text for text in dict.fromkeys(texts)
             if text.isidentifier() and text != takes.symbol and not any(text in t for t in inside)
         ]  # fmt: skip
-        self._before: Mapping[str, Any] | None = None
 
     def lengths(self, symbols: list[str], chosen: tuple[int, ...]) -> Lengths:
         """The axes of some symbols, and the padding beyond the data."""
@@ -137,9 +144,9 @@ class _Rounding:
         except GradtoolError:
             return False
 
-    def difference(self, other: Arrays) -> float:
+    def difference(self, other: Arrays, batch: Arrays | None = None) -> float:
         """How far loss and gradients of another batch are, of the largest element of each."""
-        before = self._before = self._before or self._gradients(self._batch)
+        before = self._own if batch is None else self._gradients(batch)
         after = self._gradients(other)
         return max(_difference(before[name], after[name]) for name in before)
 
@@ -147,6 +154,10 @@ class _Rounding:
     def draws(self) -> bool:
         """Whether the model draws numbers."""
         return bool(numbers_of(self._trained))
+
+    @cached_property
+    def _own(self) -> Mapping[str, Any]:
+        return self._gradients(self._batch)
 
     @cached_property
     def _trained(self) -> ir.Model:

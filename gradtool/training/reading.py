@@ -17,6 +17,7 @@ from gradtool.training.lengths import require_heeded
 from gradtool.training.options import TrainOptions
 from gradtool.training.sampler import permutation
 from gradtool.training.sources import Examples, Given, Lazy, Source, Stream, opened
+from gradtool.training.text_trial import ACROSS
 
 COMPARED = 64  # examples whose labels are held against other inputs
 _SPLIT = 1 << 32  # an epoch that no training has: its order tells what is held out
@@ -96,7 +97,8 @@ def look_through(read: Sequence[BoundDataset], recipe: Recipe, watcher: Watcher)
     for each in read:
         each.look_through()
         if each.texts:
-            trial = each.texts.trial(each.batch, each.takes.size)
-            require_heeded(recipe, each.takes, each.source.source, *trial)
+            source, trial = each.source.source, each.texts.trial(each.batch, each.takes.size)
+            if require_heeded(recipe, each.takes, source, *trial, each.texts.text.packed):
+                watcher.said(f"{source}: {ACROSS}")
     for line in recipe.said:
         watcher.said(line)

@@ -15,6 +15,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.predicates import is_float
 from gradtool.io import genai
 from gradtool.operators.losses import IGNORED
+from gradtool.passes.document_mask import DOCUMENTS
 from gradtool.text.words import some
 from gradtool.training import text_tables
 from gradtool.training.checks import range_of
@@ -25,7 +26,7 @@ from gradtool.training.iterables import Column
 from gradtool.training.padding import AUTO, Lengths, sizes_of
 from gradtool.training.sampler import Indices
 from gradtool.training.text_files import TextFile
-from gradtool.training.text_trial import Trial
+from gradtool.training.text_trial import TRIED, Trial
 from gradtool.training.token_gathering import Gathered, Gathering
 from gradtool.training.token_rows import Array, TokenRows
 from gradtool.training.tokenizer import TokenizerFiles
@@ -34,6 +35,7 @@ from gradtool.training.tokenizer_pool import TokenizerPool
 IDS, MASK, POSITIONS, TYPES, LABELS = (
     "input_ids", "attention_mask", "position_ids", "token_type_ids", "labels",
 )  # fmt: skip
+BESIDE = (MASK, POSITIONS, TYPES, DOCUMENTS)
 USUAL = 1024  # tokens, where nobody says how long a text may be
 Arrays = dict[str, Array]
 Read = Callable[[Indices, int], Array]  # rows of some width
@@ -45,7 +47,8 @@ class Text:
     """A file of texts, before it is known what a model takes.
 
     `categories` gets the names of classes of its other columns.  What was read for a model are
-    `tokens`, in rows, and a `trial` of what it sees of them.
+    `tokens`, in rows, and a `trial` of what it sees of them; where texts are `packed`, two in a
+    row, and the same with another first one.
     """
 
     source: str
@@ -54,6 +57,7 @@ class Text:
     categories: Categories
     tokens: TokenRows | None = None
     trial: Trial | None = None
+    packed: tuple[Arrays, Arrays] | None = None
     _width: _Width | None = None
     _held: dict[int, Gathered] = field(default_factory=dict)
     _files: TokenizerFiles | None = None
@@ -89,6 +93,7 @@ class Text:
         sizes = (longest,) if is_one else sizes_of(self.options.lengths or AUTO)
         self._width = _Width(rows, longest, length if sizes else longest, sizes, is_fixed)
         arrays = self._laid(takes, found, ahead, self._width)
+        self.packed = self._pair(takes, found, ahead) if self.options.pack else None
         return {**others, **arrays}, found, said, {}
 
     def widths(self, lengths: Array) -> set[int]:
@@ -115,7 +120,7 @@ class Text:
         called = [name for name, of in given.items() if of == IDS]
         free = [
             name for name, value in takes.inputs.items()
-            if name not in takes.labels and given[name] not in (MASK, POSITIONS, TYPES)
+            if name not in takes.labels and given[name] not in BESIDE
             and not is_float(value) and value.shape is not None and len(value.shape) == 2
         ]  # fmt: skip
         found = called or free
@@ -149,7 +154,7 @@ class Text:
                 shift = 0 if takes.shifts.get(name) else 1
                 key = LABELS if ahead.get(LABELS, shift) == shift else name
                 found[name], ahead[key] = key, shift
-            elif given in (MASK, POSITIONS, TYPES):
+            elif given in BESIDE:
                 _require_rank(self.source, name, value)
                 found[name] = given
         return found, ahead
@@ -169,7 +174,7 @@ class Text:
             ignored = IGNORED if limits is None or limits.ignored is None else limits.ignored
             readers: dict[str, Read] = {
                 IDS: partial(rows.tokens, fill=fill), MASK: rows.mask, POSITIONS: rows.positions,
-                TYPES: rows.types,
+                TYPES: rows.types, DOCUMENTS: rows.numbers,
             }  # fmt: skip
             read = readers.get(of) or partial(rows.labels, ignored=ignored, ahead=ahead[of])
             fills[name] = {IDS: fill}.get(of, ignored if of in ahead else 0)
@@ -184,6 +189,20 @@ class Text:
         labels = tuple(name for name, of in found.items() if of in ahead)
         self.trial = Trial(ids, Lengths(axes, fills), labels, fixed=width.fixed)
         return made
+
+    def _pair(
+        self, takes: InputSpec, found: Mapping[str, str], ahead: Mapping[str, int]
+    ) -> tuple[Arrays, Arrays]:
+        """Two packed documents as a batch, and the same with other tokens in the first."""
+        assert self.tokens is not None  # noqa: S101 - they were read
+        assert self._width is not None and self.trial is not None  # noqa: PT018, S101
+        is_fixed, most = self._width.fixed, self._width.longest
+        rows = self.tokens.pair(min(most, TRIED))
+        size = most if is_fixed else len(rows.ids)
+        laid = self._laid(takes, found, ahead, _Width(rows, size, size, (size,), is_fixed))
+        which = np.zeros(takes.size or 1, np.int64)
+        pair = {name: laid[of].take(which, takes.axes[name] or 0) for name, of in found.items()}
+        return pair, self.trial.across(pair, int(rows.documents[1]))
 
     def _require_known(
         self, takes: InputSpec, rows: TokenRows, ids: str, labels: Iterable[str]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gradtool.passes.document_mask import DOCUMENTS
 from gradtool.training.padding import MORE, Array, Lengths
 
 PADDED = (
@@ -15,6 +16,10 @@ PADDED = (
 SEEN = (
     "the model sees the tokens that it is to predict, so that it would learn to copy them: export "
     "it with causal attention"
+)
+ACROSS = (
+    "the texts of a packed row see those before them: the model passes on more than attention that "
+    "is found here; leave out --pack where that matters"
 )
 TRIED = 32  # tokens that show it
 Arrays = dict[str, Array]
@@ -50,6 +55,10 @@ class Trial:
             found[SEEN] = self._replaced(batch, (places > last) & (places < own[:, None]))
         return batch, found
 
+    def across(self, pair: Arrays, behind: int) -> Arrays:
+        """Two packed documents with other tokens in the first, which ends at `behind`."""
+        return self._replaced(pair, np.arange(self._width(pair)) < behind)
+
     def _shortened(self, batch: Arrays, lengths: Array) -> tuple[Arrays, Array, int]:
         """Tokens about the first labels of a batch, how many of each row, and the last place.
 
@@ -65,6 +74,8 @@ class Trial:
             made[name] = batch[name].take(np.arange(start, start + width), axis, mode="clip")
             if name in self.labels:
                 np.moveaxis(made[name], axis, -1)[..., last + 1 :] = self.padding.fills[name]
+            if name == DOCUMENTS:  # from 0, that of what is behind a row
+                made[name] = np.maximum(made[name] - made[name].take([0], axis), 0)
         return made, own, last
 
     def _first(self, batch: Arrays) -> int:

@@ -20,9 +20,6 @@ from gradtool.training.token_rows import Array, TokenRows
 
 _PIECE = 1024  # texts whose other columns are taken at once, and after which memory is looked at
 Gathered = tuple[TokenRows, dict[str, Array | Unread], list[str]]
-ACROSS = (
-    "attention sees the texts before in a row, unless the model tells them apart by position_ids"
-)
 
 
 @dataclass
@@ -100,7 +97,7 @@ class Gathering:
             found = self._columns or {}
             return rows, {name: each.finished(texts) for name, each in found.items()}, said
         rows = rows.packed(self.length)
-        said.append(f"{path}: {texts} texts in {len(rows.lengths)} rows: {ACROSS}")
+        said.append(f"{path}: {texts} texts in {len(rows.lengths)} rows")
         return rows, {}, said
 
     def _windows(self, ids: Array, starts: Array, lines: Array, said: list[str]) -> TokenRows:

@@ -75,10 +75,25 @@ class TokenRows:
         begins = self.documents[np.searchsorted(self.documents, places, "right") - 1]
         return np.where(inside, places - begins, 0)
 
+    def numbers(self, rows: Indices, width: int) -> Array:
+        """The documents of tokens, counted from 0 in each row, and 0 behind them."""
+        places, inside = self.laid(rows, width)
+        found = np.searchsorted(self.documents, places, "right")
+        return np.where(inside, found - found[:, :1], 0)
+
     def labels(self, rows: Indices, width: int, ignored: int, ahead: int) -> Array:
         """The tokens so many `ahead` that count as labels, and elsewhere `ignored`."""
         places, inside = self.laid(rows, width, ahead)
         return np.where(inside & self.counts[places], self.ids[places], ignored)
+
+    def pair(self, size: int) -> TokenRows:
+        """One row of two documents of half the size each, of which the second is learned."""
+        half = max(min(size, len(self.ids)) // 2, 1)
+        ids = np.resize(self.ids, 2 * half)
+        counts = np.arange(2 * half) > half
+        return TokenRows(
+            ids, counts, np.array([0, 2 * half]), np.array([0, half]), self.lines[:1].repeat(2)
+        )
 
     def packed(self, width: int) -> TokenRows:
         """The same documents, several in a row of up to `width` tokens: best fit, longest first.

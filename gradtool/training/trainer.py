@@ -49,7 +49,9 @@ Array = np.ndarray[Any, Any]
 
 
 # Options of `gradtool.grad` that training chooses itself.
-_OWN_CHOICE = {"own", "unfrozen", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node"}
+_OWN_CHOICE = {
+    "own", "unfrozen", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node", "documents",
+}  # fmt: skip
 
 
 class Trainer(Trained, Closing):
@@ -105,7 +107,8 @@ class Trainer(Trained, Closing):
 
     def _set(self, recipe: Recipe, options: TrainOptions) -> None:
         options.require()
-        self._recipe, self._options = recipe, options
+        wanted = replace(recipe.options, documents=options.pack)
+        self._recipe, self._options = replace(recipe, options=wanted), options
         self._session: Session | None = None
         self._folder: Folder | None = None
         self._loop: Loop | None = None

@@ -142,6 +142,9 @@ class GradOptions:
     loss_seed: bool = keyword(
         False, "an input carries the gradient of the loss (a loss scale) in place of 1."
     )
+    documents: bool = keyword(
+        False, "the input `documents` numbers the texts of packed rows: attention stays within one."
+    )
     save_less: bool = keyword(
         True, "backward keeps as few bytes of forward as it can without computing twice."
     )

@@ -238,6 +238,10 @@ def _fused(
     """Fuse attention and losses, all but the values that are `kept`; see `_fuse_loss`."""
     if options.fuse_attention:
         _fuse_attention(op, kept | cotangents.keys())
+    if options.documents:
+        from gradtool.passes.document_mask import separate_documents
+
+        separate_documents(op)
     return _fuse_loss(op, kept, loss, cotangents) if options.fuse_loss else (loss, cotangents)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import onnx
 import pytest
+from decoders import Options, decoder
 from forked_ranks import on_ranks, supported
 from onnx import TensorProto
 from texts import (
@@ -204,7 +205,25 @@ def test_packed_rows_hold_whole_texts_and_positions_of_their_own(net, tmp_path):
     assert set(tokens[starts].tolist()) == {START}
     assert set(tokens[starts[1:] - 1].tolist()) == {END}
     assert (batch["labels"][0][starts[1:] - 1] == -100).all()
-    assert any("attention sees" in line for line in watcher.lines)
+    assert any("see those before them" in line for line in watcher.lines)  # a running sum
+
+
+@pytest.mark.parametrize("length", ["sequence_length", 40])
+def test_packed_texts_are_apart_for_attention(tmp_path, length):
+    net = write_tokenizer(tmp_path / "net") / "model.onnx"
+    made = decoder(Options(heads=4, groups=2, words=40, most=64))
+    for value in made.graph.input[:2]:
+        if length == 40:
+            value.type.tensor_type.shape.dim[1].dim_value = 40
+    onnx.save(made, net)
+    data = write_lines(tmp_path / "a.jsonl", CHATS)
+    options = {"loss": "causal", "pack": True, "max_length": 40, "batch": 2, "mask_prompt": True}
+    _, batch, watcher = fitted(net, data, **options)
+    starts = np.flatnonzero(np.diff(batch["documents"][0], prepend=-1) > 0)
+
+    assert not any("see those before them" in line for line in watcher.lines)
+    assert set(batch["input_ids"][0][starts].tolist()) == {START}
+    assert len(starts) > 1
 
 
 def test_packing_changes_no_text(net, tmp_path):
