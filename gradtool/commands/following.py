@@ -38,6 +38,10 @@ class Follower(Watcher):
         self._every = max(spread // PLAIN, 1)
         self._before, self._last = resident(), time.perf_counter()
 
+    def tokenizes(self, source: str, texts: int, tokens: int) -> None:
+        if self._line.is_due():
+            self._line.show([source, f"{texts:,} texts", f"{tokens:,} tokens"])
+
     def tries(self, micro_batches: int, examples: int) -> None:
         self._line.show([f"planning {micro_batches} × {examples} examples"])
 

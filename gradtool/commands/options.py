@@ -136,6 +136,8 @@ def flag(option: Option, *more: str) -> Decorator:
         if option.default is True:
             how |= {"flag_value": False, "default": True}
             more = (option.name, *more)
+    elif option.kind == "switch" and option.default is None:
+        how["default"] = None
     elif option.kind != "globs" and option.default is not None:
         how |= {"default": option.default, "show_default": True}
     if option.kind in _TYPES:

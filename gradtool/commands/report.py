@@ -79,7 +79,7 @@ def command(
         learned.report(call, models, options, form)
         return
     drawn = drawing.asked(options)
-    opened = open_workloads(call, models, sizes=sizes, options=options)
+    opened = open_workloads(call, models, sizes=sizes, options=options, trains=True)
     if drawn:
         drawing.write(call.reporter, opened[0], form, options)
         return
@@ -106,7 +106,7 @@ def _savings(reporter: Reporter, opened: Opened) -> tuple[Saving, ...]:
 
 
 def _show(reporter: Reporter, opened: Opened, by: str | None, top: int, form: str) -> None:
-    from gradtool.reports import breakdown, memory, savings
+    from gradtool.reports import breakdown, holdings, memory, savings
 
     plan = opened.work.kept
     if by or form == "csv":
@@ -119,6 +119,9 @@ def _show(reporter: Reporter, opened: Opened, by: str | None, top: int, form: st
         regions = replace(regions, title=memory.summary(plan))
     else:
         reporter.line(memory.summary(plan))
+        held = holdings.held_line(opened.training, plan)
+        if held is not None:
+            reporter.line(held)
         reporter.line("")
     reporter.table(regions, form)
     reporter.line("")

@@ -11,6 +11,7 @@ import click
 
 from gradtool.commands import ranks, threads
 from gradtool.commands.call import Call, Choice, as_command
+from gradtool.commands.decoder_folders import implied
 from gradtool.commands.discovery import Meant, Sizes, meant
 from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
@@ -107,6 +108,8 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.training.timeline import Timeline
 
     asked = meant(call, [model], _sizes(options), options, sized=False)
+    told = implied(call.reporter, asked.source, {**options, **asked.options})
+    asked = replace(asked, options={**asked.options, **told})
     if options["find_lr"]:
         from gradtool.commands import rates
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from gradtool.commands.decoder_folders import implied
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.models import (
     beside,
@@ -120,8 +121,9 @@ def open_workloads(
     *,
     sizes: Sizes,
     options: dict[str, Any],
+    trains: bool = False,
 ) -> list[Opened]:
-    """The models named, or the default one.
+    """The models named, or the default one; with `trains` decoders of folders as a training's.
 
     Raises:
         UsageError: standard input is named twice, or no model is found.
@@ -129,7 +131,12 @@ def open_workloads(
     if list(models).count("-") > 1:
         raise UsageError("standard input can be read once: give - once")
     asked = meant(call, models, sizes, options)
-    found = [_open(call.reporter, source, asked.sizes, asked.options) for source in asked.sources]
+    told = partial(implied, call.reporter, options=asked.options, optimizer="adamw")
+    found = [
+        _open(call.reporter, source, asked.sizes,
+              {**asked.options, **(told(source) if trains else {})})
+        for source in asked.sources
+    ]  # fmt: skip
     if all(each.given for each in found):
         refuse_gradient_flags(call.given, "the model holds its gradients")
     return found

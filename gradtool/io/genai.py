@@ -46,6 +46,19 @@ def decoder(folder: Path) -> Path:
     return path
 
 
+def scores(folder: Path) -> str:
+    """The output of the decoder that scores the next token.
+
+    Raises:
+        ModelError: the configuration is none.
+    """
+    where = str(folder / CONFIG)
+    found = _section(_section(configuration(folder), "model", where), "decoder", where)
+    outputs = found.get("outputs")
+    name = outputs.get("logits") if isinstance(outputs, dict) else None
+    return name if isinstance(name, str) and name else "logits"
+
+
 def context(folder: Path) -> int | None:
     """The tokens that the model of a folder takes; None where nothing says it.
 

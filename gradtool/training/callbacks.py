@@ -65,6 +65,15 @@ class Watcher:
             begun: steps, the folder of the run, and what decides the steps.
         """
 
+    def tokenizes(self, source: str, texts: int, tokens: int) -> None:
+        """Hear that texts are read, after each of them.
+
+        Args:
+            source: the file.
+            texts: those that are read.
+            tokens: theirs.
+        """
+
     def tries(self, micro_batches: int, examples: int) -> None:
         """Hear that a step is planned for a memory.
 

@@ -41,8 +41,9 @@ class DataOptions:
     too_long: Literal["cut", "skip", "refuse"] = option(
         "choice", "cut", "What becomes of texts of more tokens: cut to them, left out, or refused.",
         choices=("cut", "skip", "refuse"), group="Text")  # fmt: skip
-    mask_prompt: bool = option(
-        "flag", False, "Learn completions and what the assistant says, and nothing else of a text.",
+    mask_prompt: bool | None = option(
+        "switch", None, "Learn completions and what the assistant says, and nothing else of a "
+        "text.", shown="of prompts and messages, where genai_config.json lies beside the model",
         group="Text")  # fmt: skip
     pack: bool = option(
         "flag", False, "Put several texts into a row of --max-length tokens; attention stays "

@@ -1,43 +1,47 @@
-"""The number of examples that a model computes at a time, if its inputs leave it open.
+"""The examples that a model computes at a time, and the sizes of those that the data have.
 
-An exporter may write the number of examples that it was shown into a Reshape, an Expand or the
-first state of a recurrent layer, whatever its inputs say.
+Inputs may leave their number open where nodes do not: an exporter may write the number of examples
+that it was shown into a Reshape, an Expand or the first state of a recurrent layer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import onnx_ir as ir
 
+from gradtool import io
 from gradtool.errors import GradtoolError, UsageError
+from gradtool.exec import feeds
 from gradtool.passes.evaluation import evaluation
 from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
+from gradtool.training.data import Arrays, BoundDataset
 
 Dims = Mapping[str, int]
 MOST = 64  # examples that are tried one number after the other
 
 
 def fixed_inside(
-    model: ir.Model, dims_of: Callable[[ir.Model, int], Dims], part: int, batch: int
+    model: ir.Model, sizes: Callable[[ir.Model, int], Dims], part: int, batch: int
 ) -> int | None:
     """The number of examples that the nodes of a training graph fix; None where any number goes.
 
     One example is tried, then as many as a step computes at once, then all of its `batch`, then
-    every number from 2 on.  `dims_of` has the sizes that so many examples give the symbols of a
+    every number from 2 on.  `sizes` has those that so many examples give the symbols of a
     model.
 
     Raises:
         UsageError: the model computes none of these.
     """
     forward = evaluation(model)
-    wrong = _wrong(forward, dims_of(forward, 1))
+    wrong = _wrong(forward, sizes(forward, 1))
     if wrong is None:
         return None
     numbers: dict[int, None] = dict.fromkeys((part, batch, *range(2, MOST + 1)))
     for count in numbers:
-        if count > 1 and _wrong(forward, dims_of(forward, count)) is None:
+        if count > 1 and _wrong(forward, sizes(forward, count)) is None:
             return count
     raise UsageError(
         f"the model does not compute {batch} examples, nor any other number that was tried: {wrong}"
@@ -51,3 +55,28 @@ def _wrong(model: ir.Model, dims: Dims) -> GradtoolError | None:
     except GradtoolError as error:
         return error
     return None
+
+
+def sample_of(data: BoundDataset, most: int) -> Arrays:
+    """Up to so many examples of the data, to learn sizes of.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if data.examples is not None:
+        return data.batch(np.arange(min(most, data.examples)))
+    first = data.first()
+    if first is None:
+        raise UsageError(f"{data.source.source}: yields no batch")
+    return data.part(first, 0, most)
+
+
+def dims_of(
+    model: ir.Model, data: BoundDataset, examples: int, width: int | None = None
+) -> dict[str, int]:
+    """The sizes of what a graph leaves open, of so many examples; of texts in another width."""
+    batch = sample_of(data, examples)
+    if width is not None and data.texts is not None:
+        batch = data.texts.cut(batch, width)
+    found = feeds.sizes(model, batch)
+    return {name: found[name] for name in io.symbols(model)}

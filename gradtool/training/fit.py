@@ -51,6 +51,16 @@ Dims = Mapping[str, int]
 StepIn = Callable[[int, int], "tuple[Graphs, Dims, Sequence[Dims]]"]
 
 
+class NothingFits(UsageError):
+    """No step that was found fits into a memory.
+
+    One in `parts`, of `length` tokens a text, does, where there is a length.
+    """
+
+    length: int | None = None
+    parts: int = 1
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A way to take a step: in how many parts, of how many examples, by which plan.
@@ -108,7 +118,7 @@ def fitted(
     bounded by the time that the `steps` are predicted to take (`LEAST`, `SHARE`).
 
     Raises:
-        UsageError: nothing fits; what was found to need least is named.
+        NothingFits: what was found to need least is named.
     """
     tried: list[Candidate] = []
     waiting: list[_Waiting] = []
@@ -133,11 +143,13 @@ def fitted(
     if not fitting:
         least = min(tried, key=lambda each: each.peak)
         needed = least.peak + beside
-        raise UsageError(
+        error = NothingFits(
             f"--memory {format_bytes(memory)}: no step of {batch} examples fits: the least that "
             f"was found takes {format_bytes(needed)} ({needed} bytes), in "
             f"{least.micro_batches} micro-batches of {least.examples}"
         )
+        error.parts = tried[-1].micro_batches
+        raise error
     chosen = min(fitting, key=lambda each: each[0])[1]
     return Fit(memory, tuple(tried), chosen, tuple(reversed(left_out)))
 

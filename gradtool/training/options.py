@@ -14,7 +14,7 @@ from gradtool.text.units import parse_bytes
 from gradtool.training.data_options import DataOptions
 from gradtool.workloads.options import option, options_of, require
 
-BATCH = 32  # examples, where neither the model nor anybody says
+BATCH, TEXTS = 32, 8  # examples and texts, where neither the model nor anybody says how many
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class TrainOptions(DataOptions):
     batch: int | None = option(
         "whole", None, "Examples of a step; the model's own number where it has one.  A file that "
         "is fixed at 1 is opened.", least=1, metavar="N",
-        shown=f"{BATCH}, or all where there are fewer", group="Data")  # fmt: skip
+        shown=f"{BATCH}, of texts {TEXTS}, or all where there are fewer", group="Data")  # fmt: skip
     epochs: int | None = option(
         "whole", None, "Go through the data so often.", least=1, metavar="N", shown="1",
         excludes="steps", group="Data")  # fmt: skip

@@ -17,14 +17,17 @@ from gradtool.training.lengths import require_heeded
 from gradtool.training.options import TrainOptions
 from gradtool.training.sampler import permutation
 from gradtool.training.sources import Examples, Given, Lazy, Source, Stream, opened
+from gradtool.training.text import Text
 from gradtool.training.text_trial import ACROSS
 
 COMPARED = 64  # examples whose labels are held against other inputs
 _SPLIT = 1 << 32  # an epoch that no training has: its order tells what is held out
 
 
-def sources_of(data: Given, evaluate: Given | None, options: TrainOptions) -> list[Source]:
-    """Training data, and perhaps evaluation data.
+def sources_of(
+    data: Given, evaluate: Given | None, options: TrainOptions, watcher: Watcher
+) -> list[Source]:
+    """Training data, and perhaps evaluation data; the watcher hears of texts that are read.
 
     Raises:
         UsageError: one cannot be read, or cannot be taken as often as is asked for.
@@ -32,6 +35,7 @@ def sources_of(data: Given, evaluate: Given | None, options: TrainOptions) -> li
     if options.split is not None and evaluate is not None:
         raise UsageError("--split cannot be combined with --eval: it holds examples out for that")
     first = opened(data, options.seed, options)
+    _told(first, watcher)
     _require_again(first, (options.epochs or 1) > 1)
     if options.split is not None and isinstance(first, Stream):
         raise UsageError(
@@ -42,6 +46,7 @@ def sources_of(data: Given, evaluate: Given | None, options: TrainOptions) -> li
         return [first]
     classes = first.classes if isinstance(first, Examples | Lazy) else {}
     second = opened(evaluate, options.seed, options, classes)
+    _told(second, watcher)
     _require_again(second, is_repeated=True)
     return [first, second]
 
@@ -49,6 +54,11 @@ def sources_of(data: Given, evaluate: Given | None, options: TrainOptions) -> li
 def _require_again(source: Source, is_repeated: bool) -> None:  # noqa: FBT001 - one of two calls
     if isinstance(source, Stream) and source.once and is_repeated:
         raise UsageError(f"{source.source}: {OVER}")
+
+
+def _told(source: Source, watcher: Watcher) -> None:
+    if isinstance(source, Lazy) and isinstance(source.of, Text):
+        source.of.watcher = watcher
 
 
 def copied(data: BoundDataset, labels: Collection[str], shifts: Collection[str]) -> list[str]:

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from gradtool import api, io
 from gradtool.errors import UsageError
-from gradtool.exec import feeds
 from gradtool.graph.metadata import SETTLED
 from gradtool.losses.output_heads import activations
 from gradtool.operators.kernel_sets import Kernels
-from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates
-from gradtool.text.words import some
+from gradtool.text.units import format_bytes
 from gradtool.training.callbacks import Watcher
 from gradtool.training.data import Arrays, BoundDataset
-from gradtool.training.examples import fixed_inside
-from gradtool.training.fit import Dims, Fit, fitted, parts_of
+from gradtool.training.examples import dims_of, fixed_inside, sample_of
+from gradtool.training.fit import Fit, NothingFits
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.input_spec import InputSpec
 from gradtool.training.lengths import lengths_of
+from gradtool.training.memory_fit import fitted_in_length
 from gradtool.training.metrics import Metric, deciding, metrics, ranked
-from gradtool.training.options import BATCH, TrainOptions
+from gradtool.training.options import BATCH, TEXTS, TrainOptions
 from gradtool.training.padding import Lengths
 from gradtool.training.phases import Phase
 from gradtool.training.reading import bound, copied, look_through, sources_of
@@ -126,20 +124,11 @@ class Setup:
         """The sizes of all micro-batches of a rank; None where they may differ."""
         if self.data[0].examples is None or (self.order and self.order.lengths is not None):
             return None
-        return _dims(self.graphs.model, self.data[0], self.part)
+        return dims_of(self.graphs.model, self.data[0], self.part)
 
     def sample(self, most: int) -> Arrays:
         """Up to `most` examples of the data, to learn sizes of."""
-        return _sample(self.data[0], most)
-
-
-def _sample(data: BoundDataset, most: int) -> Arrays:
-    if data.examples is not None:
-        return data.batch(np.arange(min(most, data.examples)))
-    first = data.first()
-    if first is None:
-        raise UsageError(f"{data.source.source}: yields no batch")
-    return data.part(first, 0, most)
+        return sample_of(self.data[0], most)
 
 
 def prepared(
@@ -153,12 +142,37 @@ def prepared(
 ) -> Setup:
     """Read, build and hold against each other what a training on some ranks is of.
 
+    Where a memory has no room for the longest text, texts are taken as short as it has room for.
+
     Raises:
         UsageError: data do not fit the model, or options cannot be combined.
     """
+    given = recipe, options, data, evaluate, names, watcher, ranks
+    try:
+        return _prepared(*given)
+    except NothingFits as error:
+        if error.length is None or options.memory is None:
+            raise
+        watcher.said(
+            f"--memory {format_bytes(options.memory)}: no step of the longest texts fits, one of "
+            f"{error.length} tokens does: as if --max-length {error.length} were given"
+        )
+        shorter = replace(options, max_length=error.length, micro_batches=error.parts)
+        return _prepared(recipe, shorter, *given[2:])
+
+
+def _prepared(
+    recipe: Recipe,
+    options: TrainOptions,
+    data: Given,
+    evaluate: Given | None,
+    names: Mapping[str, str],
+    watcher: Watcher,
+    ranks: int,
+) -> Setup:
     if options.memory is not None and ranks > 1:
         raise UsageError("a memory to keep to is of one process: leave it out on several ranks")
-    sources = sources_of(data, evaluate, options)
+    sources = sources_of(data, evaluate, options, watcher)
     graphs = graphs_of(recipe, options, in_two=options.in_two or ranks > 1)
     is_default = options.batch is None
     read, options = _read(graphs, sources, names, options, ranks)
@@ -178,7 +192,8 @@ def prepared(
         graphs = evaluated_in_parts(graphs, takes)
     fit, kernels = None, kernels_for(options, ranks)
     if options.memory is not None:
-        fit = fitted_to(options.memory, recipe, options, kernels, read, watcher, order)
+        steps = _length(options, order)[0]
+        fit = fitted_in_length(options.memory, recipe, options, kernels, read, watcher, steps)
         graphs = fit.chosen.graphs
         options = replace(options, micro_batches=fit.chosen.micro_batches)
     if options.micro_batches > 1 and _takes_statistics(graphs.model):
@@ -190,9 +205,9 @@ def prepared(
         ranked(options.metric), graphs.training.labels, read[0].targets(graphs.training.shifts),
         activations(graphs.training.model),
     )  # fmt: skip
-    of_one = partial(_sample, read[0], options.batch or 1)
-    asked = None if read[0].texts else options.lengths  # texts are padded as they are read
-    rounded = lengths_of(asked, recipe, takes, of_one, watcher)
+    of_one = partial(sample_of, read[0], options.batch or 1)
+    sizes = None if read[0].texts else options.lengths  # texts are padded as they are read
+    rounded = lengths_of(sizes, recipe, takes, of_one, watcher)
     made = Setup(
         graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, kernels, fit,
         ranks, rounded,
@@ -210,7 +225,7 @@ def _read(
     takes = InputSpec.of(graphs.training.model, graphs.inner, graphs.training.labels)
     takes = replace(takes, shifts=graphs.training.shifts)
     read = bound(sources, takes, names, options)
-    found = sized(options, takes.size, ranks, read[0].examples)
+    found = sized(options, takes.size, ranks, read[0].examples, usual(read[0]))
     if takes.size is not None:
         return read, found
     fixed = _fixed_inside(graphs, read, found, ranks)
@@ -235,9 +250,14 @@ def _say(graphs: Graphs, read: Sequence[BoundDataset], watcher: Watcher) -> None
         watcher.said(f"warning: {line}")
 
 
+def usual(data: BoundDataset) -> int:
+    """The examples of a step, where nobody says how many."""
+    return TEXTS if data.texts else BATCH
+
+
 def _say_default(data: BoundDataset, order: Order | None, watcher: Watcher) -> None:
     """Tell people of a default batch that is smaller because there are fewer examples."""
-    if order is not None and data.takes.size is None and order.size < BATCH:
+    if order is not None and data.takes.size is None and order.size < usual(data):
         watcher.said(f"{data.source.source}: {order.examples} examples: a batch is of {order.size}")
 
 
@@ -250,11 +270,11 @@ def _fixed_inside(
     part = batch // (sized.micro_batches * ranks)
     is_asked = part < batch or len(read) > 1
     if data.examples is None:
-        if not is_asked or data.size_of(_sample(data, batch)) < batch:
+        if not is_asked or data.size_of(sample_of(data, batch)) < batch:
             return None
     else:
         part, batch = min(part, data.examples), min(batch, data.examples)
-    return fixed_inside(graphs.model, lambda model, n: _dims(model, data, n), part, batch)
+    return fixed_inside(graphs.model, lambda model, n: dims_of(model, data, n), part, batch)
 
 
 def _order(data: BoundDataset, options: TrainOptions) -> Order | None:
@@ -284,7 +304,7 @@ def planned(setup: Setup) -> ir.Model:
     A plan in a file may be made for other kernels than those that compute: it says what runs when.
     """
     plan, model = setup.options.plan, setup.graphs.model
-    dims = _dims(model, setup.data[0], setup.part)
+    dims = dims_of(model, setup.data[0], setup.part)
     if not plan.endswith(PLAN_SUFFIX):
         return api.recompute(model, plan, dims=dims, kernels=setup.kernels).model
     goal = api.load_plan(plan)
@@ -293,55 +313,9 @@ def planned(setup: Setup) -> ir.Model:
 
 def sizes_of_part(setup: Setup) -> dict[str, int]:
     """The sizes of what is computed at once."""
-    return _dims(setup.graphs.model, setup.data[0], setup.part)
+    return dims_of(setup.graphs.model, setup.data[0], setup.part)
 
 
 def _takes_statistics(model: ir.Model) -> bool:
     """Whether a BatchNormalization is in its form for training."""
     return any(node.op_type == "BatchNormalizationTraining" for node in model.graph)
-
-
-def _dims(model: ir.Model, data: BoundDataset, examples: int) -> dict[str, int]:
-    """The sizes of what a graph leaves open, of so many examples."""
-    found = feeds.sizes(model, _sample(data, examples))
-    return {name: found[name] for name in io.symbols(model)}
-
-
-def fitted_to(
-    memory: int, recipe: Recipe, options: TrainOptions, kernels: Kernels,
-    data: Sequence[BoundDataset], watcher: Watcher, order: Order | None, *, chosen: bool = False,
-) -> Fit:  # fmt: skip
-    """How a memory is kept to: a model that fixes the examples of a step fixes the parts.
-
-    So do options whose parts are `chosen`.  Beside steps the memory has room for evaluations.
-    There is one part where the loss of a batch does not follow from those of parts.
-    """
-    assert options.batch is not None  # noqa: S101 - it was sized
-    batch, evaluates, fixed = options.batch, len(data) > 1, data[0].takes.size
-
-    @cache
-    def graphs_in(*, in_two: bool) -> Graphs:
-        found = graphs_of(recipe, options, in_two=in_two, takes=data[0].takes)
-        return evaluated_in_parts(found, data[0].takes) if evaluates and not in_two else found
-
-    def step_in(parts: int, examples: int) -> tuple[Graphs, Dims, list[Dims]]:
-        graphs = graphs_in(in_two=parts > 1 or options.loss_scale is not None)
-        watcher.tries(parts, examples)
-        dims = _dims(graphs.model, data[0], examples)
-        model = evaluation(graphs.model) if evaluates else graphs.model
-        return graphs, dims, [_dims(model, each, examples) for each in data[1:]]
-
-    is_open = fixed is None and not chosen
-    counts = parts_of(batch) if is_open else [options.micro_batches]
-    if len(counts) > 1 and graphs_in(in_two=True).parts.kind is None:
-        why = graphs_in(in_two=True).parts.why
-        watcher.said(f"the loss mixes the examples of a batch ({why}): it is computed in one part")
-        counts = [1]
-    batch_bytes = sum(array.nbytes for array in _sample(data[0], batch).values())
-    steps = _length(options, order)[0]
-    fit = fitted(memory, batch_bytes, batch, counts, step_in, kernels, steps)
-    if fit.left_out:
-        watcher.said(
-            f"no time was left to look for plans of {some(map(str, fit.left_out))} micro-batches"
-        )
-    return fit

@@ -44,11 +44,15 @@ def opened_for(model: ir.Model, options: TrainOptions) -> tuple[ir.Model, tuple[
 
 
 def sized(
-    options: TrainOptions, fixed: int | None, ranks: int, examples: int | None = None
+    options: TrainOptions,
+    fixed: int | None,
+    ranks: int,
+    examples: int | None = None,
+    usual: int = BATCH,
 ) -> TrainOptions:
     """The options with the examples of a step, and in how many parts a rank takes them.
 
-    The default is at most the number of `examples` of the data, where that is known.
+    The default is the `usual` number, at most that of the `examples` of the data where it is known.
 
     Raises:
         UsageError: parts, ranks and what the model fixes do not divide the batch.
@@ -57,7 +61,7 @@ def sized(
     on_ranks = f" on {ranks} ranks" if ranks > 1 else ""
     if fixed is None:
         if batch is None:
-            most = min(BATCH, BATCH if examples is None else examples)
+            most = min(usual, usual if examples is None else examples)
             batch = most - most % (parts * ranks) or most
         if batch % (parts * ranks):
             divides = " times ranks" if ranks > 1 else ""

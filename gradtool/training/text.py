@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from gradtool.operators.losses import IGNORED
 from gradtool.passes.document_mask import DOCUMENTS
 from gradtool.text.words import some
 from gradtool.training import text_tables
+from gradtool.training.callbacks import Watcher
 from gradtool.training.checks import range_of
 from gradtool.training.columns import Categories, chosen
 from gradtool.training.data_options import DataOptions
@@ -58,6 +59,7 @@ class Text:
     tokens: TokenRows | None = None
     trial: Trial | None = None
     packed: tuple[Arrays, Arrays] | None = None
+    watcher: Watcher = field(default_factory=Watcher)
     _width: _Width | None = None
     _held: dict[int, Gathered] = field(default_factory=dict)
     _files: TokenizerFiles | None = None
@@ -83,7 +85,8 @@ class Text:
         context = None if folder is None else genai.context(folder)
         length = self._length(size if isinstance(size, int) else None, context)
         if length not in self._held:
-            self._held[length] = self._read(length)
+            is_decoder = folder is not None and genai.is_folder(folder)
+            self._held[length] = self._read(length, is_decoder=is_decoder)
         rows, others, said = self._held[length]
         found, ahead = self._matched(takes, names, ids)
         self.tokens, is_fixed = rows, isinstance(size, int)
@@ -231,20 +234,24 @@ class Text:
             )
         return given or fixed or min(known or USUAL, USUAL)
 
-    def _read(self, length: int) -> Gathered:
+    def _read(self, length: int, *, is_decoder: bool) -> Gathered:
         """The tokens of all texts of up to a length; other columns; what people should hear."""
         assert self._files is not None  # noqa: S101 - it is found first
-        form, options = self.file.form, self.options
-        if options.mask_prompt and form in ("plain", "text"):
+        form, masks = self.file.form, self.options.mask_prompt
+        if masks and form in ("plain", "text"):
             raise UsageError(f"{self.source}: --mask-prompt needs prompts or messages")
+        if masks is None:
+            masks = is_decoder and form in ("prompt", "messages")
+        options = replace(self.options, mask_prompt=masks)
         if form == "messages":
             self._files.require_template(self.source)
         made = Gathering(self.file, options, self.categories, length)
-        asked = self.file.requests(masks=options.mask_prompt)
+        asked = self.file.requests(masks=masks)
         with TokenizerPool(self._files, options.workers, chats=form == "messages") as pool:
             self._about = pool.first.size, pool.first.ids
             for each in pool.answered(self.source, asked):
                 made.add(*each)
+                self.watcher.tokenizes(self.source, *made.counted)
         return made.finished()
 
 
@@ -261,6 +268,26 @@ class TextRows:
         assert self.text.tokens is not None  # noqa: S101 - it is bound
         found = self.text.tokens.lengths
         return found if self.chosen is None else found[self.chosen]
+
+    @property
+    def fixed(self) -> int | None:
+        """The tokens of each row, where the model fixes them."""
+        width = self.text._width  # noqa: SLF001 - of what these rows are of
+        return width.longest if width is not None and width.fixed else None
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a row."""
+        return int(self.lengths.max())
+
+    def cut(self, batch: Arrays, width: int) -> Arrays:
+        """A batch of rows of other tokens than there are, so many of each."""
+        assert self.text.trial is not None  # noqa: S101 - it is bound
+        axes = self.text.trial.padding.axes
+        return {
+            name: array.take(np.arange(width), axes[name][0], mode="clip") if name in axes
+            else array for name, array in batch.items()
+        }  # fmt: skip
 
     @property
     def spread(self) -> Array | None:

@@ -69,6 +69,11 @@ class Gathering:
             self._take_rest()
             self._require_room()
 
+    @property
+    def counted(self) -> tuple[int, int]:
+        """The texts and the tokens so far."""
+        return len(self._lines), len(self._ids)
+
     def finished(self) -> Gathered:
         """All rows, the other columns, and what people should hear.
 

@@ -124,7 +124,8 @@ class Chat:
         if not text.startswith(before):
             raise Refusal(
                 f"the chat template writes what precedes message {turn} otherwise once it is "
-                "there: --mask-prompt takes a template that marks turns with {% generation %}"
+                "there: --mask-prompt takes a template that marks turns with {% generation %}, "
+                "--no-mask-prompt learns all of a conversation"
             )
         start = len(before)
         if turn == len(messages) - 1:

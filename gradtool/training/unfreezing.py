@@ -19,6 +19,7 @@ from gradtool.training.checkpoints import Checkpoint, Folder
 from gradtool.training.evaluating import counter_for, evaluator_for
 from gradtool.training.fit import arena_bytes
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
+from gradtool.training.memory_fit import fitted_to
 from gradtool.training.open_rank import open_rank
 from gradtool.training.options import TrainOptions
 from gradtool.training.phases import (
@@ -29,7 +30,7 @@ from gradtool.training.phases import (
     require_all,
     unfrozen_by,
 )
-from gradtool.training.setup import PLAN_SUFFIX, Setup, fitted_to, planned, prepared, sizes_of_part
+from gradtool.training.setup import PLAN_SUFFIX, Setup, planned, prepared, sizes_of_part
 from gradtool.training.sources import Given
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _formed(made: Setup, recipe: Recipe, watcher: Watcher) -> Graphs:
     in_two = made.graphs.update is not None
     if options.memory is not None:
         fit = fitted_to(
-            options.memory, recipe, options, made.kernels, made.data, watcher, made.order,
+            options.memory, recipe, options, made.kernels, made.data, watcher, made.steps,
             chosen=True,
         )  # fmt: skip
         return fit.chosen.graphs
