@@ -25,15 +25,16 @@ def implied(
     them.  An `optimizer` is that of a command whose own default is none.
 
     Raises:
-        ModelError: the configuration of the folder is none.
+        ModelError: the configuration of the folder is none, or has parts beside the decoder.
     """
     from gradtool.io import genai
 
     if source == "-" or not genai.is_folder(Path(source)):
         return {}
     known, found = options_of(GradOptions), dict[str, Any]()
+    scores = genai.scores(Path(source))
     if not any(known[name].is_set(options) for name in LOSS):
-        found["loss"] = [f"causal:{genai.scores(Path(source))}"]
+        found["loss"] = [f"causal:{scores}"]
     shown = {*options.get("metric", ())} - OF_LOSS
     if not known["only_loss"].is_set(options) and not shown and not options.get("head_grads"):
         found["only_loss"] = True

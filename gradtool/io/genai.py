@@ -14,6 +14,7 @@ from gradtool.io import contained
 
 CONFIG = "genai_config.json"
 _MOST_BYTES = 1 << 24
+_OTHERS = ("vision", "speech", "embedding", "encoder")  # parts of what is no model of text
 
 
 def is_folder(path: Path) -> bool:
@@ -47,14 +48,20 @@ def decoder(folder: Path) -> Path:
 
 
 def scores(folder: Path) -> str:
-    """The output of the decoder that scores the next token.
+    """The output of the decoder that scores the next token, of a model of text alone.
 
     Raises:
-        ModelError: the configuration is none.
+        ModelError: the configuration is none, or has other parts.
     """
     where = str(folder / CONFIG)
-    found = _section(_section(configuration(folder), "model", where), "decoder", where)
-    outputs = found.get("outputs")
+    model = _section(configuration(folder), "model", where)
+    other = next((name for name in _OTHERS if name in model), None)
+    if other is not None:
+        raise ModelError(
+            f"{where}: has {other!r} beside the decoder, and folders of text alone are trained: "
+            "name the model file in it"
+        )
+    outputs = _section(model, "decoder", where).get("outputs")
     name = outputs.get("logits") if isinstance(outputs, dict) else None
     return name if isinstance(name, str) and name else "logits"
 
