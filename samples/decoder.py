@@ -1,8 +1,7 @@
 r"""A tiny decoder as onnxruntime-genai's model builder writes it, and questions to learn.
 
     python samples/decoder.py --out DIR
-    gradtool train DIR/decoder --data DIR/questions.jsonl --mask-prompt --loss causal \
-        --batch 8 --steps 200 --lr 3e-3 --schedule cosine
+    gradtool train DIR/decoder --data DIR/questions.jsonl --steps 200 --lr 3e-3 --schedule cosine
     python samples/decoder.py --ask DIR/decoder --model DIR/decoder.trained.onnx
 
 needs transformers, tokenizers and onnxruntime-genai.  The weights are drawn from a configuration
@@ -12,8 +11,8 @@ questions, by the file in the folder or another one in its place, with `--adapte
 The file that is trained is then written with weights of 4 bits, beside other answers to learn:
 
     python samples/decoder.py --quantise DIR/decoder.trained.onnx --out DIR
-    gradtool train DIR/decoder4 --data DIR/corrections.jsonl --mask-prompt --loss causal \
-        --lora 8 --batch 8 --steps 100 --lr 3e-3 --schedule cosine
+    gradtool train DIR/decoder4 --data DIR/corrections.jsonl --lora 8 --steps 100 --lr 3e-3 \
+        --schedule cosine
     python samples/decoder.py --ask DIR/decoder4 --model DIR/decoder4.lora.onnx \
         --adapter DIR/decoder4.lora.onnx_adapter
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ def _read(path: str) -> Run:
     import numpy as np
 
     from gradtool.reports.learning import Run
-    from gradtool.training import checkpoints, journal
+    from gradtool.training import checkpoints, journal, runs
 
     file = Path(path) / journal.NAME
     if not file.is_file():
@@ -79,6 +80,7 @@ def _read(path: str) -> Run:
     made = Run.of(path, journal.read(file))
     found = checkpoints.best_tables(Path(path))
     if found is not None:
+        made.classes = runs.classes_of(Path(path))
         made.at, made.tables = found[0], {n: np.array(table) for n, table in found[1].items()}
     return made
 
@@ -97,5 +99,9 @@ def _draw(reporter: Reporter, run: Run, *, titled: bool) -> None:
         linear, unicode = name in LINEAR, reporter.draws()
         for line in plot(title, points, WIDTH, height, linear=linear, unicode=unicode):
             reporter.line(f" {line}")
-    titles = {f"{run.name}: {n}" if titled else n: table for n, table in run.tables.items()}
-    reporter.tables(small_tables(run.at, titles))
+    for table in small_tables(run.at, run.tables, run.classes):
+        if isinstance(table, str):
+            reporter.line(f"{run.name}: {table}" if titled else table)
+        else:
+            title = f"{run.name}: {table.title}" if titled else table.title
+            reporter.tables([replace(table, title=title)])

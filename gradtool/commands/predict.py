@@ -80,7 +80,7 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:
         return
     for line in predictions.lines(found, files):
         call.reporter.line(line)
-    for table in predictions.tables(found.metrics):
+    for table in predictions.tables(found.metrics, predictor.data.classes):
         call.reporter.table(table)
 
 

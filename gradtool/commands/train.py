@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -207,7 +207,7 @@ def _finish(
         call.reporter.say(
             f"{results.folder}: is finished, and its results are there: nothing to do"
         )
-    _show(call.reporter, history, written, options["form"], source)
+    _show(call.reporter, history, written, options["form"], source, trainer.classes)
     if failed:
         again = "the same command with --resume writes what is missing, where it can be written"
         raise UsageError("; ".join((*failed, again)))
@@ -260,6 +260,7 @@ def _show(
     written: dict[str, tuple[str, int, int]],
     form: str,
     source: str,
+    classes: Mapping[str, Sequence[str]],
 ) -> None:
     from gradtool.reports import predictions
     from gradtool.training import train_log
@@ -270,4 +271,4 @@ def _show(
     for text in train_log.history_lines(history, written):
         reporter.line(text)
     step = written["trained"][2] if "trained" in written else history.step
-    reporter.tables(predictions.small_tables(step, history.tables.get(step, {})))
+    reporter.tables(predictions.small_tables(step, history.tables.get(step, {}), classes))

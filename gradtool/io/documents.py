@@ -19,7 +19,7 @@ _MOST_BYTES = 1 << 28
 def read_document(
     path: str | os.PathLike[str], *versions: int, own: bool = False
 ) -> dict[str, Any]:
-    """The object in a JSON file of one of some versions; errors about others name the last.
+    """The object in a JSON file of one of some versions, if any; errors about others name the last.
 
     Its name may be our `own`: no link is followed there.
 
@@ -44,7 +44,7 @@ def read_document(
     if not isinstance(document, dict):
         raise UsageError(f"{path}: is no JSON object")
     found = document.get("schema_version")
-    if found not in versions or isinstance(found, bool):
+    if versions and (found not in versions or isinstance(found, bool)):
         other = f"; it has {found}, of another gradtool" if is_whole(found) else ""
         raise UsageError(f"{path}: has no schema_version {versions[-1]}{other}")
     return document

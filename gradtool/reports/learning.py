@@ -46,7 +46,8 @@ class RunsDocument(TypedDict):
 class Run:
     """A training: `losses` and `rates` by step, `metrics` by name of those that were evaluated.
 
-    `tables` are confusion matrices of the best evaluation, which was `at` a step.
+    `tables` are confusion matrices of the best evaluation, which was `at` a step, of `classes` by
+    the input that takes them.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Run:
     skipped: int = 0
     at: int = 0
     tables: dict[str, Any] = field(default_factory=dict)
+    classes: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, entries: Iterable[Mapping[str, Any]]) -> Run:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from gradtool.reports.learning import LINEAR, Point, Run, number, runs_table
 from gradtool.reports.pictures import (
@@ -46,21 +45,21 @@ def learning_page(runs: Sequence[Run]) -> str:
         [
             *(_section(name, [(r.name, r.curves().get(name, [])) for r in runs]) for name in names),
             *(
-                _confusion(f"{f'{run.name}: ' if len(runs) > 1 else ''}{name}", run.at, table)
+                _confusion(f"{run.name}: " if len(runs) > 1 else "", run, name)
                 for run in runs
-                for name, table in run.tables.items()
+                for name in run.tables
             ),
         ],
         [(_style(n), run.name) for n, run in enumerate(runs)] if len(runs) > 1 else (),
     )
 
 
-def _confusion(name: str, step: int, counts: Any) -> str:
-    """A confusion matrix as a picture, and in numbers."""
-    title = f"{name} at step {step}"
-    (numbers,) = tables({title: counts})
-    drawn = scrolling(f"{title}: a picture", confusion_svg({title: counts}))
-    return section(title, drawn + in_numbers(title, numbers))
+def _confusion(of: str, run: Run, name: str) -> str:
+    """A confusion matrix of a run as a picture, and in numbers."""
+    counts, title = run.tables[name], f"{name} at step {run.at}"
+    (numbers,) = tables({title: counts}, run.classes)
+    drawn = scrolling(f"{of}{title}: a picture", confusion_svg({f"{of}{title}": counts}))
+    return section(f"{of}{title}", drawn + in_numbers(f"{of}{title}", numbers))
 
 
 def _section(name: str, lines: Sequence[tuple[str, Sequence[Point]]]) -> str:

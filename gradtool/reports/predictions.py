@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
@@ -10,13 +11,17 @@ import numpy as np
 from gradtool.reports.pictures import shown
 from gradtool.text.json_schema import Count
 from gradtool.text.layout import Column
+from gradtool.text.names import escape, shorten
 from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
 
 Array = np.ndarray[Any, Any]
+Classes = Mapping[str, Sequence[str]]  # names in the order of their numbers, by input
+NONE: Classes = MappingProxyType({})
 CONFUSION = "confusion"
 CELL, SIDE = 44, 56  # of the picture: a class, and the room for its names
 SMALLEST = 600  # pixels that all cells of many classes take together
+WIDE = 12  # characters of a class above its column
 MOST = 30  # classes of a table between lines about other things
 
 
@@ -80,26 +85,41 @@ def lines(found: Predictions, files: Mapping[str, int]) -> Iterator[str]:
         yield f"wrote {path} ({format_bytes(count)})"
 
 
-def tables(metrics: Mapping[str, Any]) -> Iterator[Table]:
-    """Each confusion matrix: a row for each label, a column for each class that is predicted."""
+def tables(metrics: Mapping[str, Any], classes: Classes = NONE) -> Iterator[Table]:
+    """Each confusion matrix: a row for each label, a column for each class that is predicted.
+
+    Both are called by the names of the `classes`, by their input, where these are known.
+    """
     for name, matrix in metrics.items():
         if isinstance(matrix, np.ndarray):
-            columns = (Column("label", kind="name"), *(Column(str(n)) for n in range(len(matrix))))
+            names = _names(name, len(matrix), classes)
+            columns = (Column("label", kind="name"), *(Column(shorten(n, WIDE)) for n in names))
             rows = tuple(
-                (str(label), *(str(int(count)) for count in row))
-                for label, row in enumerate(matrix)
+                (label, *(str(int(count)) for count in row))
+                for label, row in zip(names, matrix, strict=True)
             )
             yield Table(columns, rows, title=f"{name}: labels by row, predictions by column")
 
 
-def small_tables(step: int, metrics: Mapping[str, Array]) -> Iterator[Table | str]:
+def _names(metric: str, count: int, classes: Classes) -> list[str]:
+    """The names of so many classes: those of the only input with that number, else numbers."""
+    of = metric.split(" ", maxsplit=1)[0].rsplit(":", maxsplit=1)[-1]
+    found = [list(n) for n in ([classes[of]] if of in classes else classes.values())]
+    found = [names for names in found if len(names) == count]
+    named = bool(found) and all(names == found[0] for names in found)
+    return [escape(name) for name in found[0]] if named else list(map(str, range(count)))
+
+
+def small_tables(
+    step: int, metrics: Mapping[str, Array], classes: Classes = NONE
+) -> Iterator[Table | str]:
     """The confusion matrices of an evaluation; a line in place of one with very many classes."""
     for name, matrix in metrics.items():
         if len(matrix) > MOST:
             told = f"{len(matrix)} classes: gradtool report RUN --html draws it"
             yield f"{name} at step {step}: {told}"
         else:
-            yield from tables({f"{name} at step {step}": matrix})
+            yield from tables({f"{name} at step {step}": matrix}, classes)
 
 
 def confusion_svg(metrics: Mapping[str, Any]) -> str:

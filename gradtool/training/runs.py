@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from gradtool.errors import SystemErrors, UsageError
 from gradtool.io import contained
-from gradtool.io.documents import write_document
+from gradtool.io.documents import is_text, read_document, write_document
 from gradtool.ranks.group import ALONE, Group
 from gradtool.training import checkpoints, loggers, resuming
 from gradtool.training import journal as journals
@@ -147,6 +147,22 @@ def completed(options: TrainOptions, fit: FitOptions) -> TrainOptions:
     if of is None and fit.export:
         raise UsageError(f"{fit.run}: no checkpoint yet: there are no weights to export")
     return options if of is None else resuming.completed(options, of)
+
+
+def classes_of(folder: Path) -> dict[str, list[str]]:
+    """The names of classes by input that a run noted; none where it has none.
+
+    Raises:
+        UsageError: they are damaged.
+    """
+    path = folder / CLASSES
+    if not os.path.lexists(path):
+        return {}
+    found = read_document(path, own=True)
+    lists = list(found.values())
+    if not all(isinstance(each, list) and all(map(is_text, each)) for each in lists):
+        raise UsageError(f"{path}: is damaged: it has no names of classes")
+    return found
 
 
 def watchers(options: TrainOptions, fit: FitOptions) -> list[Watcher]:

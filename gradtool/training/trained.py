@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from gradtool.errors import UsageError
 from gradtool.io.stored import Reading
 from gradtool.session import Session
 from gradtool.training.checkpoints import Checkpoint, Folder
+from gradtool.training.data import CLASSES
 from gradtool.training.loop import Loop
 from gradtool.training.progress import Progress
 
@@ -38,6 +40,12 @@ class Trained:
         if self._session is None:
             raise UsageError("nothing is trained yet: call fit")
         return self._session
+
+    @property
+    def classes(self) -> dict[str, list[str]]:
+        """The names of classes by input, in the order of their numbers, where data name them."""
+        found: dict[str, list[str]] = json.loads(self._notes.get(CLASSES, "{}"))
+        return found
 
     def save(
         self,

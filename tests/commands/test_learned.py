@@ -123,3 +123,30 @@ def test_any_journal_has_a_page(count):
     assert "\x1b" not in page
     assert "<b>" not in page
     assert "nan" not in page.lower().replace("names", "")
+
+
+def test_tables_of_counts_are_by_the_names_of_classes(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = examples(30)
+    (tmp_path / "net.onnx").write_bytes(proto().SerializeToString())
+    names = ["a blue one", "green", "[red]"]
+    rows = [
+        ",".join([*map(str, x), names[n]])
+        for x, n in zip(data["x"], data["labels"] % 3, strict=True)
+    ]
+    header = ",".join([*(f"f{n}" for n in range(data["x"].shape[1])), "kind"])
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+    given = "--data t.csv --map x=f* --map labels=kind --categories kind --batch 10 --split 30%"
+    trained = run("train", "net.onnx", *given.split(), "--metric", "confusion")
+    told = run("report", "net.train")
+    page = run("report", "net.train", "--html", "page.html")
+
+    assert trained.code == told.code == page.code == 0, trained.err + told.err + page.err
+    for text in (trained.out, told.out):
+        found = [
+            line.strip() for line in text.splitlines() if line.strip().startswith(tuple(names))
+        ]
+        assert [line.split("  ")[0] for line in found] == sorted(names)
+    assert "[red]" in (tmp_path / "page.html").read_text()
+    (tmp_path / "net.train" / "classes.json").write_text('{"labels": 3}')
+    assert run("report", "net.train").code == 2

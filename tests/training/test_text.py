@@ -84,6 +84,22 @@ def test_a_text_that_ends_otherwise_alone_teaches_no_word_of_the_next_turn(tmp_p
     assert learned(batch, 1) == [*first, *last, "</s>"]
 
 
+def test_who_listens_hears_of_each_text_that_is_read(net, tmp_path):
+    heard = []
+
+    class Counts(Watcher):
+        def tokenizes(self, source, texts, tokens):
+            heard.append((source, texts, tokens))
+
+    data = write_lines(tmp_path / "a.jsonl", CHATS)
+    with gt.Trainer(net, **OPTIONS) as trainer:
+        trainer.fit(data, watcher=Counts())
+        rows = trainer._loop.data.texts.text.tokens
+
+    assert [texts for _, texts, _ in heard] == [*range(1, len(CHATS) + 1)]
+    assert heard[-1] == (str(data), len(CHATS), len(rows.ids))
+
+
 def test_prompts_and_completions_end_in_the_token_of_the_end(net, tmp_path):
     rows = [{"prompt": "what is the color ? ", "completion": "red ."}] * 8
     data = write_lines(tmp_path / "a.jsonl", rows)
