@@ -12,6 +12,7 @@
     │   ├── UnsupportedGradient 3   one node, seen by a rule
     │   └── Unreachable         3   a value that the loss does not depend on
     ├── DeviceError             4   the device or the native library is missing, or out of memory
+    │   └── NoRoom              4   it is out of memory
     ├── Exhausted               4   a step took all that it may (in `kernels.allowance`)
     └── InvalidResult          70   what was made is not a valid model: a bug in gradtool
 
@@ -126,6 +127,10 @@ class DeviceError(GradtoolError):
     """The device or the library that is needed is missing, broken or out of memory."""
 
     exit_code = 4
+
+
+class NoRoom(DeviceError):
+    """Memory has no room for what is to be allocated."""
 
 
 class InvalidResult(GradtoolError):

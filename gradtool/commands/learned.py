@@ -76,7 +76,10 @@ def _read(path: str) -> Run:
 
     file = Path(path) / journal.NAME
     if not file.is_file():
-        raise UsageError(f"{path}: no training is there: it has no {journal.NAME}")
+        raise UsageError(
+            f"{path}: no training is there, and no model: it has neither {journal.NAME} "
+            "nor genai_config.json"
+        )
     made = Run.of(path, journal.read(file))
     found = checkpoints.best_tables(Path(path))
     if found is not None:

@@ -101,7 +101,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
 
     from gradtool.commands.following import Follower
     from gradtool.commands.results import Results, beside
-    from gradtool.errors import Interrupted, UsageError
+    from gradtool.errors import Interrupted, NoRoom, UsageError
     from gradtool.ranks.group import anywhere
     from gradtool.training.sources import parse_map
     from gradtool.training.stopping import listening
@@ -136,6 +136,11 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 timeline=timeline,
                 rehearse=partial(results.rehearse, say=follower.said),
             )
+        except NoRoom as error:
+            if group.size > 1 or options["memory"] is not None:
+                raise
+            hint = "--memory SIZE takes steps in parts and by a plan that fit into less"
+            raise NoRoom(f"{error}; {hint}") from error
         except (UsageError, OSError) as error:
             if group.size > 1:
                 raise

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from gradtool.errors import DeviceError
+from gradtool.errors import NoRoom
 
 GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 GROUP_USES = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
@@ -14,7 +14,7 @@ CHECKED = 2**28  # what is smaller is taken without asking
 
 
 def require(size: int, what: str) -> None:
-    """Raise DeviceError where memory has no room for so many bytes.
+    """Raise NoRoom where memory has no room for so many bytes.
 
     A system gives out more than it has, and ends the process that writes to it.
     """
@@ -22,7 +22,7 @@ def require(size: int, what: str) -> None:
         return
     found = free()
     if found is not None and size > found:
-        raise DeviceError(f"cpu: no room for {what} of {size} bytes; {found} are free")
+        raise NoRoom(f"cpu: no room for {what} of {size} bytes; {found} are free")
 
 
 def free() -> int | None:

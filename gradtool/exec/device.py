@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.errors import DeviceError, UsageError
+from gradtool.errors import DeviceError, NoRoom, UsageError
 from gradtool.exec import available_memory
 from gradtool.exec.array_interop import as_numpy, put
 from gradtool.exec.strided import OnDevice
@@ -34,11 +34,11 @@ class Device:
         try:
             raw = self.xp.empty(size + 64, self.xp.uint8)
         except MemoryError as error:
-            raise DeviceError(f"{self.name}: no room for an arena of {size} bytes") from error
+            raise NoRoom(f"{self.name}: no room for an arena of {size} bytes") from error
         except Exception as error:
             if type(error).__name__ != "OutOfMemoryError":
                 raise
-            raise DeviceError(f"{self.name}: no room for an arena of {size} bytes") from error
+            raise NoRoom(f"{self.name}: no room for an arena of {size} bytes") from error
         start = -self.address(raw) % 64
         return raw[start : start + size]
 

@@ -94,3 +94,17 @@ def test_texts_are_cut_to_what_a_memory_has_room_for(run, decoder_folder):
     assert "--max-length" not in roomy.err
     assert re.search("as if --max-length (16|32) were given", tight.err)
     assert "1 texts have more than" in tight.err
+
+
+@pytest.mark.extra
+@pytest.mark.usefixtures("decoder_folder")
+def test_a_step_that_memory_has_no_room_for_names_what_fits_it(run, monkeypatch):
+    pytest.importorskip("tokenizers")
+    monkeypatch.setattr("gradtool.exec.available_memory.CHECKED", 0)
+    monkeypatch.setattr("gradtool.exec.available_memory.free", lambda: 100_000)
+    outcome = run("-q", *SHORTEST.split())
+
+    assert outcome.code == 4
+    assert "no room for an arena" in outcome.err
+    assert "--memory SIZE" in outcome.err
+    assert outcome.err.count("\n") == 1

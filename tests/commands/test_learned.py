@@ -86,7 +86,7 @@ def test_a_page_is_the_same_each_time_and_never_written_over(run, trained):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["empty"], "empty: no training is there: it has no metrics.jsonl"),
+        (["empty"], "empty: no training is there, and no model: it has neither metrics.jsonl"),
         (["a", "net.onnx"], "net.onnx is no folder, but a is: report trainings or models"),
         (["a", "--by", "op"], "--by is of models, and a is a folder: leave it out"),
         (["a", "--batch", "3"], "--batch is of models, and a is a folder: leave it out"),
