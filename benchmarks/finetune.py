@@ -8,8 +8,9 @@ transformers, FOLDER what onnxruntime-genai's model builder made of it; `--draw`
 in the shape of Qwen3-0.6B with random weights (some 4 GiB of disk and 6 of memory for a minute).
 One example of `--length` tokens, LoRA of rank 16 beside every product of the layers, AdamW; ours is
 one command, with one plan for both figures.  Each side is a process of its own.  Printed are the
-least seconds of a step, tokens a second, and the high-water mark of the anonymous memory of the
-process; below, ours over each.  Exit code 1: ours takes more than `MEMORY` of the memory of peft in
+least seconds of a step, tokens a second, and the high-water marks of the anonymous memory of the
+process and of the pages of files that it maps (libraries, and weights that lie there); beside them,
+ours over each.  Exit code 1: ours takes more than `MEMORY` of the memory of peft in
 float32 as it comes, or more than its time.
 """
 
@@ -113,12 +114,14 @@ def main() -> int:
             rows[f"peft, {mode}"] = child([*words, str(asked.steps), mode], Path(name),
                                           asked.threads)  # fmt: skip
     first = rows["gradtool, 4 bits"]
-    print(f"{'':<26}{'step':>10}{'tokens/s':>10}{'memory':>12}{'time':>8}{'memory':>8}")
+    head = f"{'':<26}{'step':>10}{'tokens/s':>10}{'anonymous':>12}{'mapped':>12}"
+    print(f"{head}{'time':>8}{'memory':>8}")
     for name, row in rows.items():
         time, memory = (first[what] / row[what] for what in ("step", "anonymous"))
         print(
             f"{name:<26}{row['step']:>8.1f} s{asked.length / row['step']:>10.1f}"
-            f"{row['anonymous'] / 2**30:>8.2f} GiB{time:>8.2f}{memory:>8.2f}"
+            f"{row['anonymous'] / 2**30:>8.2f} GiB{row['mapped'] / 2**30:>8.2f} GiB"
+            f"{time:>8.2f}{memory:>8.2f}"
         )
     base = rows.get("peft, float32")
     if base is None:

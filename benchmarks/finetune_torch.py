@@ -4,8 +4,8 @@
 
 FOLDER is a transformers checkpoint.  MODE is `float32` or `bfloat16` (autocast), with
 `-checkpoint` behind it for gradient checkpointing.  One example of LENGTH tokens, LoRA of rank 16
-beside every product, AdamW.  Prints JSON: seconds of a step (the least), and the high-water mark of
-the anonymous memory of the process, in bytes.
+beside every product, AdamW.  Prints JSON: seconds of a step (the least), and the high-water marks
+of the anonymous memory of the process and of the pages of files that it maps, in bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def main() -> None:
         optimizer.step()
         loss.item()
         seconds.append(time.perf_counter() - start)
-    print(json.dumps({"step": min(seconds), "anonymous": meter.stop()}))
+    anonymous = meter.stop()
+    print(json.dumps({"step": min(seconds), "anonymous": anonymous, "mapped": meter.files}))
 
 
 if __name__ == "__main__":

@@ -35,22 +35,27 @@ class Clock(Watcher):
 
 
 class Anonymous:
-    """The high-water mark of anonymous memory, looked at a hundred times a second."""
+    """High-water marks of anonymous memory and of mapped `files`, seen 100 times a second."""
 
     def __init__(self) -> None:
-        self._most, self._ended = 0, Event()
+        self._most, self.files, self._ended = 0, 0, Event()
         self._thread = Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
         while not self._ended.wait(0.01):
-            self._most = max(self._most, _status("RssAnon"))
+            self._look()
+
+    def _look(self) -> None:
+        self._most = max(self._most, _status("RssAnon"))
+        self.files = max(self.files, _status("RssFile"))
 
     def stop(self) -> int:
         """The mark, in bytes; nothing is looked at from here on."""
         self._ended.set()
         self._thread.join()
-        return max(self._most, _status("RssAnon"))
+        self._look()
+        return self._most
 
 
 class Mark(Clock):
@@ -71,7 +76,7 @@ class Mark(Clock):
     def ended(self) -> None:
         """Training is over."""
         steps = [b - a for a, b in zip(self._times, self._times[1:], strict=False)]
-        found = {"step": min(steps), "anonymous": self._memory.stop()}
+        found = {"step": min(steps), "anonymous": self._memory.stop(), "mapped": self._memory.files}
         Path(os.environ["JOB_CLOCK"]).write_text(json.dumps(found))
 
 

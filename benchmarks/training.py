@@ -37,7 +37,7 @@ from numpy.lib.format import write_array_header_1_0
 from onnx import helper, numpy_helper
 
 import gradtool as gt
-from gradtool.commands.following import resident
+from gradtool.exec.process_memory import resident
 from gradtool.text.units import parse_bytes
 from gradtool.training.callbacks import Watcher
 
@@ -202,7 +202,8 @@ def show_folder(size: int) -> bool:
     most = [0]
 
     def look() -> None:
-        most[0] = max(most[0], resident())
+        found = resident()
+        most[0] = max(most[0], found.anonymous if found else 0)
 
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / "data"

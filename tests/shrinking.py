@@ -43,7 +43,10 @@ WIDE = """net (float[batch, 6] x) => (float[batch, 3] y) {
 BATCH = ("--batch", "8", "--kernels", "numpy")
 GRADS = ("--seed", "0", "--save-grads", "out.npz")
 OTHER = {"net.onnx": "wide.onnx", "1MiB": "8MiB", "12": "5"}
+MAPPED = ("--batch", "8", "--kernels", "native")
 WIDE_TRAIN = tuple(OTHER.get(word, word) for word in TRAIN)
+LORA = ("--lora", "2", "--lora-target", "w*", "--lora-adapter")
+NATIVE_TRAIN = tuple("native" if word == "numpy" else word for word in WIDE_TRAIN)
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,14 @@ SUBJECTS = {
         ("out.onnx",),
     ),
     "run": Subject("wide.data", ("run", "wide.onnx", *BATCH, *GRADS), ("out.npz",)),
+    "run mapped": Subject("wide.data", ("run", "wide.onnx", *MAPPED, *GRADS), ("out.npz",)),
+    "train lora mapped": Subject(
+        "wide.data", (*NATIVE_TRAIN, *LORA, "-o", "out.onnx"),
+        ("out.onnx",),
+    ),
     "train": Subject("wide.data", (*WIDE_TRAIN, "-o", "out.onnx"), ("out.onnx",)),
     "train lora": Subject(
-        "wide.data", (*WIDE_TRAIN, "--lora", "2", "--lora-adapter", "-o", "out.onnx"), ("out.onnx",)
+        "wide.data", (*WIDE_TRAIN, *LORA, "-o", "out.onnx"), ("out.onnx",)
     ),
     "mirror": Subject("wide.data", ("mirror", "wide.onnx", "-o", "out.onnx"), ("out.onnx",)),
     "report": Subject("wide.data", ("report", "wide.onnx", *BATCH)),

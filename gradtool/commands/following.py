@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gradtool.exec.process_memory import resident
 from gradtool.reports import live
 from gradtool.training.callbacks import Begun, Watcher
 from gradtool.training.train_log import LIVE, Now, clauses, fit_table, numbers
@@ -36,7 +37,7 @@ class Follower(Watcher):
         self._begun = begun
         spread = begun.steps or (begun.per_epoch or 1) * PLAIN
         self._every = max(spread // PLAIN, 1)
-        self._before, self._last = resident(), time.perf_counter()
+        self._before, self._last = _anonymous(), time.perf_counter()
 
     def tokenizes(self, source: str, texts: int, tokens: int) -> None:
         if self._line.is_due():
@@ -58,7 +59,7 @@ class Follower(Watcher):
         is_plain = not self._line.shows and (step % self._every == 0 or step == self._begun.steps)
         if not is_plain and not self._line.is_due():
             return
-        held = resident()
+        held = _anonymous()
         measured = max(held - self._before, 0) if held else None
         steps = self._begun.steps
         left = None if steps is None or self._steps == 1 else (steps - step) * self._seconds
@@ -90,13 +91,7 @@ class Follower(Watcher):
         live.clear()
 
 
-def resident() -> int:
+def _anonymous() -> int:
     """The resident anonymous bytes of this process; 0 where nobody tells."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    for entry in status.splitlines():
-        if entry.startswith("RssAnon:"):
-            return 1024 * int(entry.split()[1])
-    return 0
+    found = resident()
+    return 0 if found is None else found.anonymous

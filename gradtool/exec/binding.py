@@ -182,8 +182,9 @@ class Bindings:
             self._known = {k: each for k, each in self._known.items() if each is not oldest}
         places = inlets(plan, model, defaults or {})
         binding = Binding(
-            plan, parameters_of(model), self._store, places, self._shared, self._parts
-        )
+            plan, parameters_of(model, self._store.files), self._store, places, self._shared,
+            self._parts,
+        )  # fmt: skip
         self._latest[id(binding)] = binding
         return binding
 

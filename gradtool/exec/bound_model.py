@@ -119,7 +119,8 @@ class Resident:
         """A model with sizes given to its symbols, and its program: of one nearby, if it may be."""
         if model is not self.model or not sizes:
             sized = bound(model, sizes) if sizes else model
-            return sized, flatten(sized, dims=sizes, kernels=self._kernels)
+            held = self._fixed(sized)
+            return sized, flatten(sized, dims=sizes, kernels=self._kernels, held=held)
         for form in reversed(self._forms):
             program = form.at(sizes)
             if program is not None:
@@ -127,11 +128,16 @@ class Resident:
                 self._forms.append(form)
                 return form.model, program
         sized = bound(model, sizes)
-        flat, program = flattened(sized, sizes, kernels=self._kernels)
+        held = self._fixed(sized)
+        flat, program = flattened(sized, sizes, kernels=self._kernels, held=held)
         made = Resizing.of(model, flat, program, sizes, self._kernels)
         if made is not None:
             self._forms = [*self._forms[1 - _FORMS :], made]
         return sized, made_for(self._kernels, program)
+
+    def _fixed(self, model: ir.Model) -> frozenset[str]:
+        """The initializers that others write over, in the same arena."""
+        return frozenset(filter(self._store.is_fixed, model.graph.initializers))
 
     def _set(self, name: str, array: Any) -> None:
         """Write over a parameter, or over state."""

@@ -14,7 +14,7 @@ from gradtool.exec.array_interop import as_numpy
 from gradtool.exec.call_batching import Link, linked
 from gradtool.exec.device import Device
 from gradtool.exec.dynamic import DynamicRegion
-from gradtool.exec.parameters import Parameters
+from gradtool.exec.parameters import Mapped, Parameters
 from gradtool.graph.error_context import COMPLAINTS, blamed, failed
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, contiguous
@@ -34,8 +34,9 @@ LEAVES = ("parameter", "state", "constant")  # values whose data the model holds
 class Executor:
     """A plan bound to a device: `arena` holds `plan.peak` bytes, `calls` one callable per step.
 
-    Nothing of size is allocated during a step, but by steps whose shapes depend on data (counted
-    by `dynamic`) and by kernels in the simple style (counted in `plan.scratch`).
+    What is mapped is read where it lies in a file.  Nothing of size is allocated during a step, but
+    by steps whose shapes depend on data (counted by `dynamic`) and by kernels in the simple style
+    (counted in `plan.scratch`).
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class Executor:
         self.device = device
         self.arena = device.empty(plan.peak) if arena is None else arena
         self._given = given or {}
+        self._parameters = parameters
+        self._mapped = Mapped.of(self.program, parameters)
         self._workspaces = {b.first: b.offset for b in plan.buffers if b.region == "workspace"}
         self.dynamic = DynamicRegion(self.program, device)
         self.arrays = self._bind_values()
@@ -64,7 +67,6 @@ class Executor:
         self._leaves = [v for v, d in enumerate(self.program.values) if self._is_read_in(v, d)]
         replaced = {d.alias for d in self.program.values if d.alias is not None}
         self._replaced = [v for v in self._leaves if v in replaced]
-        self._parameters = parameters
         self.load(held)
         self._doubts = None if self.program.grain == CACHE else Doubts()
         self.calls: list[Callable[[], object]] = []
@@ -117,6 +119,7 @@ class Executor:
             raise failed(self._failed(links, left), "its kernel", error) from error
         if self._doubts is not None:
             self._settle()
+        self._mapped.require_same()
 
     def _failed(self, links: Sequence[Link], left: Iterator[Link]) -> str:
         """The label of the step of the last call."""
@@ -132,6 +135,7 @@ class Executor:
                 raise
             raise allowance.Exhausted(error.what, self._label(index)) from None
         self._settle()
+        self._mapped.require_same()
 
     def _label(self, index: int) -> str:
         """Name of a step in messages: its operator and its name, or its first output."""
@@ -180,7 +184,7 @@ class Executor:
     def _is_read_in(self, index: int, datum: Value) -> bool:
         """Whether a value is a tensor of the model whose data the program does not hold."""
         known = datum.kind == "constant" and index in self.program.constants
-        return datum.kind in LEAVES and not known and datum.view is None
+        return datum.kind in LEAVES and not known and datum.view is None and not datum.mapped
 
     def _input_number(self, name: str) -> int:
         if name not in self._numbers:
@@ -190,6 +194,7 @@ class Executor:
     def _bind_values(self) -> list[Any]:
         """The array of every value of known shape, laid over the arena."""
         offsets = {v: b.offset for b in self.plan.buffers for v in b.values}
+        elsewhere = {**self._mapped.data, **self._given}
         arrays: list[Any] = [None] * len(self.program.values)
         for index, datum in enumerate(self.program.values):
             if datum.spec is None:
@@ -206,8 +211,8 @@ class Executor:
                 offset, value = offset + view.offset, view.base
             strides = self.program.strides(index)
             spec = datum.spec
-            if spec.bytes and value in self._given:
-                base = self._given[value]
+            if spec.bytes and value in elsewhere:
+                base = elsewhere[value]
                 arrays[index] = self.device.view(base, offset, spec.shape, spec.dtype, strides)
             elif spec.bytes and value in offsets:
                 arrays[index] = self.device.view(

@@ -13,6 +13,7 @@ import numpy as np
 from gradtool.errors import GradtoolError
 from gradtool.exec.executor import Executor
 from gradtool.exec.memory_meter import beside
+from gradtool.exec.process_memory import Resident, resident
 from gradtool.ops.shared.rng import repeatable
 from gradtool.planning.packing import overlap
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer
@@ -32,6 +33,8 @@ class Measurement:
     arena from the first kernel until the results were handed over, `retained` what they still held
     after the last kernel.  Part of `outside` are `dynamic`, the most that values of data-dependent
     shape took, and `results`, what handing them over took: the copies, where there are any.
+    Weights that are `mapped` are read where they lie in a file, beside all of that; `process` is
+    what the whole process then has, None where the system does not tell.
     """
 
     planned: int
@@ -41,6 +44,8 @@ class Measurement:
     dynamic: int
     results: int
     seconds: float
+    mapped: int = 0
+    process: Resident | None = None
 
     @property
     def peak(self) -> int:
@@ -66,6 +71,8 @@ def measure(executor: Executor, repeat: int = 3, *, copy: bool = False) -> Measu
         dynamic=executor.dynamic.peak,
         results=results,
         seconds=float(np.median(seconds)),
+        mapped=executor.plan.mapped,
+        process=resident(),
     )
 
 

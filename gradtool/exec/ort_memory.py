@@ -7,8 +7,9 @@ import gc
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradtool.exec.process_memory import of_files, status
+
 CLEAR = Path("/proc/self/clear_refs")
-STATUS = Path("/proc/self/status")
 RESET_PEAK = "5"  # proc(5): sets the high-water mark of the resident set to what it is now
 
 
@@ -30,10 +31,10 @@ def begin() -> Start | None:
         trim(0)
     try:
         CLEAR.write_text(RESET_PEAK)
-        now = _status()
+        now = status()
     except OSError:
         return None
-    return Start(now["VmRSS"], _of_files(now)) if {"VmHWM", "VmRSS"} <= now.keys() else None
+    return Start(now["VmRSS"], of_files(now)) if {"VmHWM", "VmRSS"} <= now.keys() else None
 
 
 def growth(start: Start | None) -> int | None:
@@ -43,17 +44,6 @@ def growth(start: Start | None) -> int | None:
     """
     if start is None:
         return None
-    now = _status()
-    files = max(_of_files(now) - start.of_files, 0)
+    now = status()
+    files = max(of_files(now) - start.of_files, 0)
     return max(now["VmHWM"] - start.resident - files, 0)
-
-
-def _of_files(status: dict[str, int]) -> int:
-    """Bytes of mapped files, of file systems in memory too."""
-    return status.get("RssFile", 0) + status.get("RssShmem", 0)
-
-
-def _status() -> dict[str, int]:
-    """The sizes in the status of this process, in bytes."""
-    lines = (line.split() for line in STATUS.read_text().splitlines())
-    return {w[0].rstrip(":"): int(w[1]) * 1024 for w in lines if w[-1:] == ["kB"]}

@@ -14,7 +14,8 @@ from gradtool.errors import DeviceError
 from gradtool.exec.array_interop import as_numpy
 from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
-from gradtool.exec.parameters import Parameters
+from gradtool.exec.mapped_files import Files, InPlace
+from gradtool.exec.parameters import Parameters, in_place
 from gradtool.graph.specs import Spec, contiguous
 from gradtool.planning.plan import Plan
 from gradtool.planning.shared_layout import SHARED, Layout, Parts, extended, laid_over, size
@@ -47,7 +48,8 @@ class Tenant:
 class _Arena:
     """The memory of some stores, what lies in it by key, and all keys that they may ask for.
 
-    What is `given` waits for its place.
+    What is `given` waits for its place.  What is read `in_place`, of `files`, lies elsewhere; what
+    is `fixed` never does, as somebody writes over it.
     """
 
     layout: Layout = field(default_factory=dict)
@@ -57,6 +59,9 @@ class _Arena:
     expected: list[Tenant] = field(default_factory=list)
     filled: frozenset[str] = frozenset()
     given: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    files: Files = field(default_factory=Files)
+    in_place: dict[str, InPlace] = field(default_factory=dict)
+    fixed: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     last: Tenant | None = None
     stores: int = 0
@@ -108,6 +113,11 @@ class Store:
         return self._arena.memory
 
     @property
+    def files(self) -> Files:
+        """The files that are mapped for its tenants."""
+        return self._arena.files
+
+    @property
     def last(self) -> Tenant | None:
         """The tenant entered last."""
         return self._arena.last
@@ -119,6 +129,23 @@ class Store:
     def expect(self, tenant: Tenant) -> None:
         """Make room for a tenant when another one is bound: the arena then stays where it is."""
         self._arena.expected.append(tenant)
+
+    def fix(self, names: Iterable[str]) -> bool:
+        """Have parameters in the arena, for others to write over; whether some lay elsewhere.
+
+        Plans that read them there have to be made anew.
+        """
+        arena, keys = self._arena, [self.key(name) for name in names]
+        arena.fixed.update(keys)
+        moved = [key for key in keys if key in arena.in_place]
+        for key in moved:
+            spec, data = arena.specs[key], arena.in_place.pop(key).data
+            arena.given[key] = partial(_laid, data, spec)
+        return bool(moved)
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether a parameter has to lie in the arena."""
+        return self.key(name) in self._arena.fixed
 
     def enter(self, tenant: Tenant) -> Executor:
         """The executor of a tenant, ready to be fed."""
@@ -144,6 +171,8 @@ class Store:
     def value(self, name: str) -> Any:
         """The parameter or state of a name, where it lies or waits; None if no plan has read it."""
         arena, key = self._arena, self.key(name)
+        if key in arena.in_place:
+            return _laid(arena.in_place[key].data, arena.specs[key])
         if key not in arena.filled:
             given = arena.given.get(key)
             return None if given is None else given()
@@ -151,12 +180,19 @@ class Store:
         return self.device.view(arena.memory, offset, spec.shape, spec.dtype, contiguous(spec))
 
     def set(self, name: str, array: Any) -> None:
-        """Write over a parameter or state of the same shape; before a plan reads it, it waits."""
-        if self.key(name) in self._arena.filled:
+        """Write over a parameter or state of the same shape; before a plan reads it, it waits.
+
+        What is mapped of a file gets memory of its own, where its readers then find it.
+        """
+        arena, key = self._arena, self.key(name)
+        if key in arena.in_place and arena.in_place[key].file is not None:
+            arena.in_place[key] = InPlace.own(as_numpy(array))
+            self._release(lambda tenant: key in _in_place(tenant))
+        elif key in arena.filled or key in arena.in_place:
             self.device.from_host(self.value(name), array)
         else:
             held = np.array(as_numpy(array))
-            self._arena.given[self.key(name)] = lambda: held
+            arena.given[key] = lambda: held
 
     def span(self, names: Sequence[str]) -> Any:
         """State of one type, adjacent in the arena, by key: one flat array without a copy.
@@ -178,6 +214,7 @@ class Store:
                 tenant.executor = None
             arena.layout, arena.memory, arena.bound, arena.last = {}, None, [], None
             arena.expected, arena.filled, arena.given = [], frozenset(), {}
+            arena.files, arena.in_place = Files(), {}
 
     def _bind(self, tenant: Tenant) -> None:
         arena, layout = self._arena, self.layout
@@ -193,42 +230,40 @@ class Store:
             coming.append(each)
         arena.expected = later
         plans = [laid_over(_keyed(each), layout, _own(each), _parts(each)) for each in coming]
+        specs = ((tenant.keys.get(v.name, v.name), v.spec) for v in tenant.plan.program.values)
+        known = _own(tenant)
+        arena.specs |= {key: spec for key, spec in specs if key in known and spec is not None}
         plan, peak = plans[0], max(each.peak for each in plans)
         grown = len(layout) > len(arena.layout)
         if arena.memory is None or peak > arena.memory.size or grown:
             self._move(peak)
         executor = Executor(
-            plan, self.device, self._first(tenant), arena=arena.memory, held=self._held(tenant)
+            plan, self.device, _First(arena, tenant), arena=arena.memory, held=self._held(tenant)
         )
         own = _keyed(tenant).buffers
         new = _own(tenant).intersection(b.name for b in own if b.region in SHARED)
-        specs = ((tenant.keys.get(v.name, v.name), v.spec) for v in plan.program.values)
-        arena.specs |= {key: spec for key, spec in specs if key in new and spec is not None}
         arena.filled |= new
         arena.given = {key: a for key, a in arena.given.items() if key not in arena.filled}
         tenant.executor, arena.layout = executor, layout
         arena.bound.append(tenant)
-
-    def _first(self, tenant: Tenant) -> Parameters:
-        """The data that a tenant begins with: what waits for its place, else the model's."""
-
-        def look_up(name: str) -> np.ndarray[Any, Any]:
-            found = self._arena.given.get(tenant.keys.get(name, name))
-            return tenant.parameters(name) if found is None else found()
-
-        return look_up
 
     def _held(self, tenant: Tenant) -> frozenset[str]:
         """Names of a tenant's values already in the arena."""
         own = (n for n in tenant.shared if tenant.keys.get(n, n) in self._arena.filled)
         return frozenset(own).union(tenant.parts)
 
+    def _release(self, asked: Callable[[Tenant], bool]) -> None:
+        """Have tenants bound anew when they are entered."""
+        arena = self._arena
+        for tenant in filter(asked, arena.bound):
+            tenant.release()
+        arena.bound = [tenant for tenant in arena.bound if not asked(tenant)]
+        arena.last = None
+
     def _move(self, peak: int) -> None:
         """Grow the arena and copy its shared start; bound tenants are bound anew."""
         arena = self._arena
-        for tenant in arena.bound:
-            tenant.release()
-        arena.bound, arena.last = [], None
+        self._release(lambda _: True)
         if arena.memory is None:
             arena.memory = self.device.empty(peak)
             return
@@ -244,6 +279,44 @@ class Store:
             raise
         finally:
             arena.memory[:held] = kept
+
+
+class _First:
+    """The data that a tenant begins with: what waits for its place, else the model's."""
+
+    def __init__(self, arena: _Arena, tenant: Tenant) -> None:
+        self._arena, self._tenant = arena, tenant
+
+    def __call__(self, name: str) -> np.ndarray[Any, Any]:
+        """An array to be copied."""
+        found = self._arena.given.get(self._tenant.keys.get(name, name))
+        return self._tenant.parameters(name) if found is None else found()
+
+    def in_place(self, name: str) -> InPlace:
+        """The bytes of what is not copied, the same for all tenants where it is shared."""
+        arena, key = self._arena, self._tenant.keys.get(name, name)
+        if key not in _in_place(self._tenant):
+            return in_place(self._tenant.parameters, name)
+        if key not in arena.in_place:
+            waits = arena.given.pop(key, None)
+            arena.in_place[key] = (
+                in_place(self._tenant.parameters, name) if waits is None
+                else InPlace.own(as_numpy(waits()))
+            )  # fmt: skip
+        return arena.in_place[key]
+
+
+def _in_place(tenant: Tenant) -> frozenset[str]:
+    """Keys of the parameters that a tenant shares and reads where they lie in a file."""
+    program, own = tenant.plan.program, _own(tenant)
+    keys = (tenant.keys.get(v.name, v.name) for v in program.values if v.mapped
+            and v.kind == "parameter")  # fmt: skip
+    return own.intersection(keys)
+
+
+def _laid(data: np.ndarray[Any, Any], spec: Spec) -> np.ndarray[Any, Any]:
+    """Bytes as the array of a spec."""
+    return np.ndarray(spec.shape, spec.dtype, buffer=data)
 
 
 def _own(tenant: Tenant) -> frozenset[str]:

@@ -1,13 +1,15 @@
-"""Tensors whose bytes lie in a file: read when somebody looks at them, and never mapped.
+"""Tensors whose bytes lie in a file: read when somebody looks at them, and not mapped.
 
-A reader of a mapped file behind an end that has moved is killed (SIGBUS); here a read comes up
-short.  Only small tensors are kept: large ones are read again where nobody holds them.
+A reader of a mapped file behind an end that has moved is killed (SIGBUS), unless the library of
+native kernels watches (`exec/mapped_files.py`); here a read comes up short.  Only small tensors are
+kept: large ones are read again where nobody holds them.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 16  # bytes of a tensor kept once read
 CHUNK = 1 << 26  # bytes that are copied at once
+# Windows lets nobody replace a file that is mapped; files have the order of bytes of most machines.
+MAPS = sys.platform != "win32" and sys.byteorder == "little"
+_WORD = 4  # bytes of which native kernels want a multiple before an array (native/README.md)
 
 
 @dataclass(frozen=True)
@@ -57,16 +62,21 @@ class DataFile:
             from gradtool.io.stored import StoredFile
 
             file = StoredFile(self.path)
-            self._require_same(file)
+            self.require_same(file)
             for place in range(start, start + size, most):
                 piece = np.empty(min(most, start + size - place), np.uint8)
                 file.read_into(memoryview(piece), place)  # type: ignore[arg-type]
                 yield memoryview(piece).toreadonly()  # type: ignore[arg-type]
-            self._require_same(file)
+            self.require_same(file)
         except UsageError as error:
             raise MissingData(str(error)) from error
 
-    def _require_same(self, file: StoredFile) -> None:
+    def require_same(self, file: StoredFile) -> None:
+        """Refuse an open file that is not the one seen at load time.
+
+        Raises:
+            MissingData: it is another one, or has changed.
+        """
         if identity(file.status) != self.identity:
             raise MissingData(
                 f"{self.path}: changed since the model was loaded; load the model again"
@@ -102,6 +112,20 @@ class FileTensor(ir.ExternalTensor):
     def absent(self) -> bool:
         """Whether the model was loaded without the file of the bytes."""
         return self.file is None and self.size > 0
+
+    @property
+    def is_mappable(self) -> bool:
+        """Whether kernels could read the bytes where they lie: the numbers of one array, in place.
+
+        Numbers of less than a byte are unpacked, and small tensors are kept.
+        """
+        width = self.dtype.bitwidth // 8
+        return (
+            self.nbytes > SMALL
+            and not self.dtype.bitwidth % 8
+            and not (self.offset or 0) % max(width, _WORD)
+            and MAPS
+        )
 
     def pieces(self, most: int = CHUNK) -> Iterator[memoryview]:
         """The bytes as they are in the file, at most so many at once.

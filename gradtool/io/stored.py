@@ -1,4 +1,4 @@
-"""Arrays in a file: read on demand, and never through a mapping.
+"""Arrays in a file: read on demand, and not through a mapping.
 
 A reader of a mapped file behind a moved end is killed (SIGBUS); here a read comes up short.
 """
@@ -40,7 +40,7 @@ def opened(path: Path, *, own: bool = False) -> BinaryIO:
 
 
 class StoredFile:
-    """An open file, read at any place, by several threads."""
+    """An open file, read at any place, by several threads; `descriptor` is the system's."""
 
     def __init__(self, path: Path, *, own: bool = False) -> None:
         """Open it; its name may be our `own`: no link is followed there.
@@ -50,14 +50,14 @@ class StoredFile:
         """
         self.path = path
         with opened(path, own=own) as file:
-            self._descriptor = os.dup(file.fileno())
-        weakref.finalize(self, os.close, self._descriptor)
+            self.descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self.descriptor)
         self._lock = Lock()
 
     @property
     def status(self) -> os.stat_result:
         """The system's present status of it."""
-        return os.fstat(self._descriptor)
+        return os.fstat(self.descriptor)
 
     @property
     def size(self) -> int:
@@ -92,10 +92,10 @@ class StoredFile:
 
     def _read(self, view: memoryview, start: int) -> int:
         if hasattr(os, "preadv"):
-            return os.preadv(self._descriptor, [view], start)
+            return os.preadv(self.descriptor, [view], start)
         with self._lock:  # Windows
-            os.lseek(self._descriptor, start, os.SEEK_SET)
-            piece = os.read(self._descriptor, len(view))
+            os.lseek(self.descriptor, start, os.SEEK_SET)
+            piece = os.read(self.descriptor, len(view))
         view[: len(piece)] = piece
         return len(piece)
 

@@ -109,6 +109,7 @@ class Plan:
         from gradtool.text.units import format_bytes
 
         sizes = {"peak": self.peak, "load": self.peak_live, "outside": self.scratch}
+        sizes |= {"mapped": self.mapped} if self.mapped else {}
         found = {name: format_bytes(size) for name, size in sizes.items()}
         dims = ", ".join(f"{name}={size}" for name, size in sorted(self.program.dims.items()))
         found |= {"steps": str(len(self.program.steps))} | ({"sizes": dims} if dims else {})
@@ -118,6 +119,11 @@ class Plan:
     def total(self) -> int:
         """Planned bytes of a step: the arena and the additions of adapted kernels."""
         return self.peak + self.scratch
+
+    @property
+    def mapped(self) -> int:
+        """Bytes of weights read where they lie in the model's data file, beside `total`."""
+        return self.program.mapped
 
     @property
     def beside_given(self) -> int:

@@ -39,7 +39,8 @@ class Value:
     `least` is then an array of its type and rank whose open sizes are 0, if those are known.
     `over` is the parameter or state that it replaces in the next step, where it is written over it.
     An image that lies `channels_last` has its second axis innermost, a matrix that lies `by_column`
-    its first one.
+    its first one.  The data of what is `in_file` lies in a file beside the model as kernels could
+    read it, and no step changes it; where it is `mapped`, they do so.
     """
 
     name: str
@@ -50,6 +51,8 @@ class Value:
     alias: int | None = None
     channels_last: bool = False
     by_column: bool = False
+    in_file: bool = False
+    mapped: bool = False
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -65,8 +68,8 @@ class Value:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its own: none for a view or a data-dependent shape."""
-        lies_elsewhere = self.view is not None or self.alias is not None
+        """Bytes of its own: none for a view, a data-dependent shape, or a mapped file."""
+        lies_elsewhere = self.view is not None or self.alias is not None or self.mapped
         return 0 if self.spec is None or lies_elsewhere else self.spec.bytes
 
 
@@ -180,6 +183,11 @@ class Program:
                 root, view = view.base, self.values[view.base].view
             roots.append(root)
         return roots
+
+    @property
+    def mapped(self) -> int:
+        """Bytes that steps read where they lie in a file, in no arena."""
+        return sum(v.spec.bytes for v in self.values if v.mapped and v.spec is not None)
 
     @property
     def grain(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from types import MappingProxyType
@@ -23,7 +23,6 @@ from gradtool.graph.randomness import draws
 from gradtool.graph.reads import free
 from gradtool.graph.specs import Spec, least_of, spec_of
 from gradtool.graph.training_info import TrainingInfo
-from gradtool.io.file_tensors import SMALL, FileTensor
 from gradtool.operators.block_size import CACHE, DEVICE, grain
 from gradtool.operators.kernel_sets import LIBRARY, NONE, Kernels
 from gradtool.ops.composites.calls import expand
@@ -32,6 +31,7 @@ from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
 from gradtool.program.declared import Call, Declarations, operand
 from gradtool.program.donation import overwriting
+from gradtool.program.file_data import comes_later, stays_in_file
 from gradtool.program.kinds import Kinds
 from gradtool.program.modules import Modules
 from gradtool.program.operators import Operators, has_kernel, operators_of, require_kernels
@@ -49,6 +49,7 @@ def flatten(
     views: bool = True,
     kernels: Kernels = "numpy",
     priced: bool = True,
+    held: Container[str] = (),
 ) -> Program:
     """The program of a model whose input sizes are all known.
 
@@ -56,12 +57,15 @@ def flatten(
     `views` every node is a step, also those that only lay a value out again: that is for looking
     at the graph, not for running it.  Native `kernels` run all they can, and need the workspace
     for it; those of CuPy need that of a device's pieces, and `none`, of another runtime, none.
-    Without `priced`, steps have no operations and move no bytes.
+    Without `priced`, steps have no operations and move no bytes.  Initializers among `held` lie in
+    the arena, even if a file has them.
 
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
     """
-    _, program = flattened(model, dims or {}, views=views, kernels=kernels, priced=priced)
+    _, program = flattened(
+        model, dims or {}, views=views, kernels=kernels, priced=priced, held=held
+    )
     if kernels not in (*LIBRARY, NONE):
         return program
     from gradtool.program.native import made_for
@@ -76,6 +80,7 @@ def flattened(
     views: bool = True,
     kernels: Kernels = "numpy",
     priced: bool = True,
+    held: Container[str] = (),
 ) -> tuple[Flat, Program]:
     """The flattening of a model, and its program before it is made for kernels.
 
@@ -94,7 +99,7 @@ def flattened(
     with grain(pieces):
         flat = Flat(
             model, model.graph, gradients, info.changing, set(info.state), views=views,
-            priced=priced,
+            priced=priced, held=held,
         )  # fmt: skip
         program = flat.program(info.gradients, info.state, info.loss, dims)
     return flat, replace(program, is_grouped=info.kernels is not None, kernels=kernels)
@@ -127,8 +132,10 @@ class Flat:
         *,
         views: bool = True,
         priced: bool = True,
+        held: Container[str] = (),
     ) -> None:
         self.model = model
+        self.held = held
         self.graph = graph
         self.operators = Operators(model.graph.opset_imports)
         self.views = Views(graph, self.operators.kernel) if views else None
@@ -227,19 +234,13 @@ class Flat:
     def _constant(self, value: ir.Value, kind: Kind) -> None:
         """Number a known value, and hold it unless its data comes when the program is bound."""
         index = self._number(value, kind)
-        tensor = value.const_value
-        if kind == "host" or (kind == "constant" and not self._comes_later(value)):
+        tensor, is_main = value.const_value, self.graph is self.model.graph
+        if is_main and value.name not in self.held and stays_in_file(value, self.kinds):
+            self.values[index] = replace(self.values[index], in_file=True)
+        later = comes_later(value, self.kinds, is_main=is_main)
+        if kind == "host" or (kind == "constant" and not later):
             assert tensor is not None  # noqa: S101 - an initializer or folded value
             self.constants[index] = io.array(tensor)
-
-    def _comes_later(self, value: ir.Value) -> bool:
-        """Whether data is absent, or large and in a file: then it is read into the arena alone."""
-        tensor = value.const_value
-        if getattr(tensor, "absent", False):
-            return True
-        is_large = isinstance(tensor, FileTensor) and tensor.nbytes > SMALL
-        is_main = self.graph is self.model.graph
-        return is_large and is_main and not self.kinds.is_read_on_host(value)
 
     # --------------------------------------------------------------------- nodes
 

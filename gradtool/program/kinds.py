@@ -63,6 +63,10 @@ class Kinds:
         """Whether a value is the same in every step."""
         return value.const_value is not None and value not in self.changing
 
+    def may_change(self, value: ir.Value) -> bool:
+        """Whether a step, or whoever trains between steps, writes over a value."""
+        return value in self.changing or value.name in self.trained
+
     def is_read(self, value: ir.Value) -> bool:
         """Whether a graph returns a value, or a running node reads it."""
         return value.is_graph_output() or any(self._is_run(use.node) for use in value.uses())

@@ -55,14 +55,23 @@ def natively(program: Program, *, grouped: bool = True, exact: bool = False) -> 
 def made_for(kernels: kernel_sets.Kernels, program: Program) -> Program:
     """The program of numpy's or CuPy's kernels, made for others.
 
-    For those of another runtime no step has a workspace, but for the bodies of control flow.
+    For those of another runtime no step has a workspace, but for the bodies of control flow.  Where
+    the library's kernels run, whatever files have stays there: the library watches over mappings
+    (`exec/mapped_files.py`).
     """
     if kernels in kernel_sets.LIBRARY:
         program = natively(program, exact=kernels == "exact")
         kernels = kernels if program.is_native else "numpy"
+        program = in_place(program) if program.is_native else program
     elif kernels == kernel_sets.NONE:
         program = dataclasses.replace(program, steps=tuple(map(_without_workspace, program.steps)))
     return dataclasses.replace(program, kernels=kernels)
+
+
+def in_place(program: Program) -> Program:
+    """The program that reads weights where they lie in files."""
+    values = (dataclasses.replace(v, mapped=True) if v.in_file else v for v in program.values)
+    return dataclasses.replace(program, values=tuple(values))
 
 
 def _without_workspace(step: Step) -> Step:

@@ -58,6 +58,9 @@ class PlanRecord(TypedDict):
     load_bytes: Annotated[Count, "The most that is alive at once."]
     adapted_bytes: Annotated[Count, "The largest temporary outside of the arena."]
     total_bytes: Annotated[Count, "The arena and the largest temporary outside of it."]
+    mapped_bytes: Annotated[
+        Count, "Weights that are read where they lie in the model's data file, beside all of that."
+    ]
     peak_step: Annotated[Count, "Counted from 0."]
     steps: Count
     regions: Annotated[
@@ -107,7 +110,10 @@ FOOTER = left_out((), updating=False)
 
 
 def by_region(plan: Plan) -> Table:
-    """The regions of the arena at the peak step, largest first; their bytes add up to the peak."""
+    """The regions of the arena at the peak step, largest first; their bytes add up to the peak.
+
+    What is read where it lies in a file is in no arena: a row below.
+    """
     parts = _parts(plan)
     rows = [(part, size) for part, size in parts.items() if size]
     share = max(plan.peak, 1)
@@ -116,7 +122,8 @@ def by_region(plan: Plan) -> Table:
         rows=tuple(
             (part, format_bytes(size), format_percent(size / share))
             for part, size in [*rows, ("peak", plan.peak)]
-        ),
+        )
+        + ((("mapped, read-only", format_bytes(plan.mapped), ""),) if plan.mapped else ()),
         footer="\n".join([*_outside(plan), footer([plan])]),
     )
 
@@ -177,7 +184,8 @@ def summary(plan: Plan) -> str:
         where = f"at step {plan.peak_step + 1}/{len(steps)} ({name} {step.stage})"
     parts = ", ".join(f"{part} {format_bytes(size)}" for part, size in _parts(plan).items() if size)
     line = f"peak {format_bytes(plan.peak)} {where}" + (f": {parts}" if parts else "")
-    return "; ".join([line, *_outside(plan)])
+    mapped = [f"mapped, read-only: {format_bytes(plan.mapped)}"] if plan.mapped else []
+    return "; ".join([line, *mapped, *_outside(plan)])
 
 
 def plans_table(plans: Sequence[Plan], names: Sequence[str]) -> Table:
@@ -205,6 +213,7 @@ def plan_json(plan: Plan, model_name: str, dims: Mapping[str, int]) -> PlanRecor
         "load_bytes": int(plan.peak_live),
         "adapted_bytes": int(plan.scratch),
         "total_bytes": int(plan.total),
+        "mapped_bytes": int(plan.mapped),
         "peak_step": int(plan.peak_step),
         "steps": len(plan.program.steps),
         "regions": {part: int(size) for part, size in parts.items() if part != FRAGMENTATION},

@@ -15,6 +15,7 @@ from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
+    from gradtool.exec.measure import Measurement
     from gradtool.exec.results import Result
 
 SHOWN = 12
@@ -36,6 +37,11 @@ class MeasuredRecord(TypedDict):
     outside_arena_bytes: Annotated[Count, "The most that was allocated beside the arena."]
     retained_bytes: Annotated[int, "Bytes not freed after the step."]
     dynamic_bytes: Annotated[Count, "Values whose sizes depend on data."]
+    mapped_bytes: Annotated[Count, "Weights that are read where they lie in a file, in no arena."]
+    anonymous_bytes: Annotated[
+        Count | None, "Of the whole process; null where the system does not tell."
+    ]
+    file_bytes: Annotated[Count | None, "Resident pages of files, libraries included; likewise."]
     step_seconds: float
 
 
@@ -145,7 +151,17 @@ def run_lines(result: Result, where: str) -> list[str]:
             f"arena {format_bytes(m.high_water)}, outside the arena "
             f"{format_bytes(m.outside)}, not freed after the step {format_bytes(m.retained)}"
         )
+        lines += [_mapped_line(m)] if m.mapped else []
     return lines
+
+
+def _mapped_line(m: Measurement) -> str:
+    """What is mapped, and what the process has of either kind of memory."""
+    read = f"{format_bytes(m.mapped)} of weights are read in their file, mapped"
+    if m.process is None:
+        return f"{read}; this system does not tell anonymous memory from pages of files"
+    anonymous, files = map(format_bytes, (m.process.anonymous, m.process.of_files))
+    return f"{read}; the process has {anonymous} of anonymous memory, {files} of pages of files"
 
 
 def run_json(result: Result, where: str, *, fetched: bool = False) -> RunDocument:
@@ -176,6 +192,9 @@ def run_json(result: Result, where: str, *, fetched: bool = False) -> RunDocumen
             "outside_arena_bytes": m.outside,
             "retained_bytes": m.retained,
             "dynamic_bytes": m.dynamic,
+            "mapped_bytes": m.mapped,
+            "anonymous_bytes": None if m.process is None else m.process.anonymous,
+            "file_bytes": None if m.process is None else m.process.of_files,
             "step_seconds": m.seconds,
         }
     return document

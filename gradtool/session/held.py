@@ -34,6 +34,9 @@ class StateAccess:
     def _model(self) -> ir.Model:
         return self._models[0]
 
+    def _plan_anew(self) -> None:
+        """Forget plans: what they read lies elsewhere now."""
+
     @property
     def _whole(self) -> ir.Model:
         """The model to save: more than the model that steps, where this is a part of it."""

@@ -24,6 +24,7 @@ from gradtool.exec.state_ready import put_on as settle
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
 from gradtool.graph.stages import seed_of
+from gradtool.graph.training_info import TrainingInfo
 from gradtool.ops.shared.runtime_limits import limited
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
@@ -76,6 +77,7 @@ class Session(Setting, Updating, Hooking, Closing):
         self._plan_memory = _no_less_than_nothing(options.plan_memory)
         self._shared = frozenset(self._model.graph.initializers)
         self._store = store_of(self._models, open_device(options.device), options.share)
+        self._store.fix(name for m in self._models for name in TrainingInfo.of(m).changing)
         self._kernels = require(
             planned_for(self._model, options.kernels, self._store.device.name), self._store.device
         )

@@ -59,6 +59,11 @@ class Setting(StateAccess):
                 self._store.set(name, array)
         self._given |= dict.fromkeys(arrays)
 
+    def _plan_anew(self) -> None:
+        """Forget the plans of steps and evaluations: what they read lies elsewhere now."""
+        for resident in (self._train, *self._evaluated.values()):
+            resident.clear()
+
     def _toward(self, name: str, array: Any, rate: float) -> np.ndarray[Any, Any]:
         """A tensor moved a part of the way to an array."""
         before = self._value(name, copy=False)

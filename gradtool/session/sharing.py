@@ -33,7 +33,10 @@ def store_of(models: tuple[ir.Model, ...], device: Device, other: StateAccess | 
     if device.name != store.device.name:
         there = store.device.name
         raise UsageError(f"share: that session is on {there}: give device={there!r}")
-    return store.beside(names, shared(models[0], theirs[0]))
+    common = shared(models[0], theirs[0])
+    if store.fix(common):
+        other._plan_anew()  # noqa: SLF001 - likewise
+    return store.beside(names, common)
 
 
 def shared(model: ir.Model, other: ir.Model) -> Mapping[str, Parameters]:
