@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from native_calls import needs_library
 from onnx import numpy_helper
+
+from gradtool.io.file_tensors import MAPS
 
 TRAIN = ("train", "net.onnx", "--data", "data.npz", "--loss", "mse:y", "--lora", "2")
 
@@ -75,3 +78,49 @@ def test_a_kit_is_merged_into_adapters_alone(run, tmp_path):
     assert "--lora-adapter" in refused.err
     assert written.code == 0
     assert (tmp_path / "net.lora.onnx_adapter").exists()
+
+
+@needs_library
+@pytest.mark.skipif(not MAPS, reason="this system maps no files of weights")
+@pytest.mark.parametrize("seed", range(3))
+def test_adapters_beside_mapped_weights_are_those_beside_weights_in_memory(run, seed, tmp_path):
+    """A result in floats replaces the model that the training reads."""
+    rng = np.random.default_rng(seed)
+    rows, k = int(rng.integers(40, 70)), 32 * int(rng.integers(110, 130))
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["":18, "com.microsoft":1]>
+        g (float[n, 32] x) => (float[n, {rows}] y) {{
+        h = MatMul (x, wide)
+        r = Tanh (h)
+        y = com.microsoft.MatMulNBits <N = {rows}, K = {k}, bits = 4, block_size = 32> (r, w, s)
+    }}"""
+    )
+    held = {
+        "wide": rng.standard_normal((32, k)).astype(np.float32) / 8,
+        "w": rng.integers(0, 256, (rows, k // 32, 16)).astype(np.uint8),
+        "s": rng.uniform(0.01, 0.02, (rows, k // 32)).astype(np.float32),
+    }
+    proto.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in held.items())
+    x, labels = (rng.normal(size=(16, n)).astype(np.float32) for n in (32, rows))
+    np.savez(tmp_path / "data.npz", x=x, labels=labels)
+    found = []
+    for name, outside in (("inside", False), ("beside", True)):
+        onnx.save(proto, tmp_path / f"{name}.onnx", save_as_external_data=outside,
+                  location="beside.data", size_threshold=0)  # fmt: skip
+        given = ("--batch", "8", "--kernels", "native")
+        report = run("report", f"{name}.onnx", *TRAIN[4:], *given)
+        steps = ("--steps", "6", "--checkpoint-every", "2", "--eval", "data.npz", *given)
+        adapted = run("train", f"{name}.onnx", *TRAIN[2:], "--run", name, *steps)
+        trained = run(
+            "train", f"{name}.onnx", *TRAIN[2:6], "--wrt", "wide", *steps, "-o", f"{name}.onnx",
+            "--force",
+        )  # fmt: skip
+        adapter = (tmp_path / f"{name}.lora.onnx_adapter").read_bytes()
+        wide = onnx.load(tmp_path / f"{name}.onnx").graph.initializer[0].raw_data
+        found.append((adapter, wide))
+
+        assert ("mapped, read-only" in report.out) == outside
+        assert adapted.code == trained.code == 0, adapted.err + trained.err
+
+    assert found[0] == found[1]
+    assert found[0][1] != held["wide"].tobytes()

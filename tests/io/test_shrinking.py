@@ -3,6 +3,7 @@
 import pytest
 from conftest import GOLDEN
 from kills import is_supported
+from native_calls import needs_library
 from shrinking import SIZES, Cutting, add_wide
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="needs processes that fork")
@@ -13,7 +14,9 @@ def whole(tmp_path_factory):
     return add_wide(tmp_path_factory.mktemp("whole"))
 
 
-@pytest.mark.parametrize("name", ["grad inline", "run"])
+@pytest.mark.parametrize(
+    "name", ["grad inline", "run", pytest.param("run mapped", marks=needs_library)]
+)
 def test_a_file_that_shrinks_while_it_is_read_is_refused_in_one_line(name, whole, tmp_path):
     """`benchmarks/shrinking.py` cuts every file after every look at it."""
     cutting = Cutting(whole, tmp_path / "place", name)

@@ -197,6 +197,7 @@ def test_json_holds_integers_in_bytes_and_counts_steps_from_zero():
         "load_bytes": 11776,
         "adapted_bytes": 0,
         "total_bytes": 12288,
+        "mapped_bytes": 0,
         "peak_step": 3,
         "steps": 4,
         "regions": {"gradients": 6144, "parameters": 4096, "inputs": 1024, "workspace": 512},
