@@ -31,7 +31,6 @@ from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
 from gradtool.program.declared import Call, Declarations, operand
 from gradtool.program.donation import overwriting
-from gradtool.program.file_data import comes_later, stays_in_file
 from gradtool.program.kinds import Kinds
 from gradtool.program.modules import Modules
 from gradtool.program.operators import Operators, has_kernel, operators_of, require_kernels
@@ -235,9 +234,9 @@ class Flat:
         """Number a known value, and hold it unless its data comes when the program is bound."""
         index = self._number(value, kind)
         tensor, is_main = value.const_value, self.graph is self.model.graph
-        if is_main and value.name not in self.held and stays_in_file(value, self.kinds):
+        if is_main and value.name not in self.held and self.kinds.stays_in_file(value):
             self.values[index] = replace(self.values[index], in_file=True)
-        later = comes_later(value, self.kinds, is_main=is_main)
+        later = self.kinds.comes_later(value, is_main=is_main)
         if kind == "host" or (kind == "constant" and not later):
             assert tensor is not None  # noqa: S101 - an initializer or folded value
             self.constants[index] = io.array(tensor)

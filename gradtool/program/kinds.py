@@ -12,6 +12,7 @@ import onnx_ir as ir
 from gradtool.graph.predicates import is_float, is_used
 from gradtool.graph.specs import spec_of
 from gradtool.graph.stages import stage
+from gradtool.io.file_tensors import SMALL, FileTensor
 from gradtool.ops.kernels import Kernel
 from gradtool.program import Kind
 
@@ -63,9 +64,28 @@ class Kinds:
         """Whether a value is the same in every step."""
         return value.const_value is not None and value not in self.changing
 
-    def may_change(self, value: ir.Value) -> bool:
-        """Whether a step, or whoever trains between steps, writes over a value."""
-        return value in self.changing or value.name in self.trained
+    def comes_later(self, value: ir.Value, *, is_main: bool) -> bool:
+        """Whether data is absent, or large and in a file: then no program holds it."""
+        tensor = value.const_value
+        if getattr(tensor, "absent", False):
+            return True
+        is_large = isinstance(tensor, FileTensor) and tensor.nbytes > SMALL
+        return is_large and is_main and not self.is_read_on_host(value)
+
+    def stays_in_file(self, value: ir.Value) -> bool:
+        """Whether kernels could read an initializer of the main graph where it lies in a file.
+
+        They may where no step, nor whoever trains between steps, writes over it.
+        """
+        tensor = value.const_value
+        return (
+            isinstance(tensor, FileTensor)
+            and tensor.is_mappable
+            and value not in self.changing
+            and value.name not in self.trained
+            and not self.is_read_on_host(value)
+            and not value.is_graph_output()
+        )
 
     def is_read(self, value: ir.Value) -> bool:
         """Whether a graph returns a value, or a running node reads it."""

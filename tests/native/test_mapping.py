@@ -66,6 +66,9 @@ made[1].any()
 """
 
 
+@pytest.mark.skipif(
+    not {"ASAN_OPTIONS", "TSAN_OPTIONS"}.isdisjoint(os.environ), reason="sanitizers take signals"
+)
 @pytest.mark.parametrize("told", ["told", "untold"])
 def test_what_nobody_watches_ends_the_process_as_before(told, tmp_path):
     done = subprocess.run(
