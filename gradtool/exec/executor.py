@@ -116,6 +116,7 @@ class Executor:
                 raise
             raise allowance.Exhausted(error.what, self._failed(links, left)) from None
         except COMPLAINTS as error:
+            self._mapped.require_same()
             raise failed(self._failed(links, left), "its kernel", error) from error
         if self._doubts is not None:
             self._settle()
@@ -192,9 +193,9 @@ class Executor:
         return self._numbers[name]
 
     def _bind_values(self) -> list[Any]:
-        """The array of every value of known shape, laid over the arena."""
-        offsets = {v: b.offset for b in self.plan.buffers for v in b.values}
-        elsewhere = {**self._mapped.data, **self._given}
+        """The array of every value of known shape, laid over the arena or what lies elsewhere."""
+        places = {v: (self.arena, b.offset) for b in self.plan.buffers for v in b.values}
+        places |= {v: (held, 0) for v, held in {**self._mapped.data, **self._given}.items()}
         arrays: list[Any] = [None] * len(self.program.values)
         for index, datum in enumerate(self.program.values):
             if datum.spec is None:
@@ -211,13 +212,10 @@ class Executor:
                 offset, value = offset + view.offset, view.base
             strides = self.program.strides(index)
             spec = datum.spec
-            if spec.bytes and value in elsewhere:
-                base = elsewhere[value]
+            if spec.bytes and value in places:
+                base, start = places[value]
+                offset += start
                 arrays[index] = self.device.view(base, offset, spec.shape, spec.dtype, strides)
-            elif spec.bytes and value in offsets:
-                arrays[index] = self.device.view(
-                    self.arena, offsets[value] + offset, spec.shape, spec.dtype, strides
-                )
             else:
                 arrays[index] = self.device.xp.empty(spec.shape, spec.dtype)
         return arrays
