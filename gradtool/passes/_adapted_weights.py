@@ -14,7 +14,7 @@ from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import CONTRIB
 from gradtool.graph.predicates import is_float
 from gradtool.graph.typed import as_tensor, ints
-from gradtool.passes.fuse_low_bits import CODES
+from gradtool.passes.fuse_low_bits import CODES, WHOLE
 from gradtool.passes.parameters import Role, Roles
 from gradtool.passes.selection import nothing_meant
 from gradtool.text.words import some, suggest
@@ -91,6 +91,8 @@ def uses_of(weight: ir.Value, *, coded: bool | None = None) -> list[Use] | str:
     DequantizeLinear makes numbers of them.
     """
     coded = not is_float(weight) if coded is None else coded
+    if weight.meta.get(WHOLE):
+        return "is multiplied in whole numbers"
     found: list[Use] = []
     waiting = [(weight, False, not coded)]
     rank = len(weight.shape or ())

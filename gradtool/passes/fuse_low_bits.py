@@ -1,12 +1,12 @@
-"""Products with a matrix that DequantizeLinear decodes by block, as `QuantizedMatMul`.
+"""Products with a constant matrix that DequantizeLinear decodes, as `QuantizedMatMul`.
 
-The codes of a constant matrix are packed anew, in rows along the axis that is summed over: then no
-decoded matrix is held, neither whole nor from forward to backward.
+Its codes are packed anew, in rows of numbers with a common scale, or with some for each block of
+them: then no decoded matrix is held, neither whole nor from forward to backward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,8 +16,9 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.emit.builder import Builder
+from gradtool.graph.predicates import is_scalar
 from gradtool.graph.prune import prune
-from gradtool.graph.typed import Tensor, as_tensor
+from gradtool.graph.typed import Tensor, as_tensor, ints
 from gradtool.operators.low_bits import middle
 from gradtool.passes.training_forms import stand_in
 
@@ -28,24 +29,46 @@ BITS = {
 SIGNED = (ir.DataType.INT2, ir.DataType.INT4, ir.DataType.INT8)
 PRODUCTS = ("Gemm", "MatMul")
 ROWS = 256  # that are packed at a time
-CODES = "gradtool.codes"  # in the meta of packed codes: the name in the file, and `by_column`
+ALIGNED = 16  # of which blocks are multiples
+# In the meta of packed codes: the name in the file, and `moved`; of codes in products of integers.
+CODES, WHOLE = "gradtool.codes", "gradtool.whole_numbers"
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class _Matrix:
-    """A matrix of constants, dequantised by blocks of `size`; `by_column`: as [K, N]."""
+    """A matrix of constants, dequantised by blocks of `size` along an axis.
+
+    Packed, its rows are along that axis; the product is `x Wᵀ` of it if it is `turned`, else `x W`.
+    """
 
     codes: Tensor
     scale: Tensor
     zero: Tensor | None
     size: int
-    by_column: bool
+    axis: int
+    turned: bool
 
     @property
     def bits(self) -> int:
         """The bits of a code."""
         return BITS[self.codes.dtype]
+
+    @property
+    def moved(self) -> bool:
+        """Whether packing exchanges its axes."""
+        return self.axis == 0
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Packed rows and columns."""
+        rows, columns = ints(self.codes.shape)[:: -1 if self.moved else 1]
+        return rows, columns
+
+    @property
+    def blocks(self) -> int:
+        """The blocks of a row."""
+        return -(-self.sizes[1] // self.size)
 
 
 def fuse_low_bits(op: Builder, trained: Collection[str]) -> int:
@@ -67,37 +90,43 @@ def _matrix(node: ir.Node, trained: Collection[str]) -> _Matrix | None:
     """The matrix of a product that can be replaced."""
     if node.domain not in ("", "ai.onnx") or node.op_type not in PRODUCTS:
         return None
-    given = node.attributes
-    if given.get_int("transA", 0) or given.get_float("alpha", 1.0) != 1:
-        return None
-    by_column = not given.get_int("transB", 0)
+    summed = node.attributes.get_int("transB", 0)
     value = node.inputs[1]
     source = None if value is None else value.producer()
     while source is not None and source.op_type == "Transpose" and not source.domain:
         if tuple(source.attributes.get_ints("perm", (1, 0))) == (1, 0):
-            by_column = not by_column
+            summed = 1 - summed
         value = source.inputs[0]
         source = None if value is None else value.producer()
     if source is None or source.op_type != "DequantizeLinear" or source.domain:
         return None
-    return _constants(source, trained, by_column=by_column)
+    return _constants(source, trained, summed)
 
 
-def _constants(node: ir.Node, trained: Collection[str], *, by_column: bool) -> _Matrix | None:
-    """The constants of a DequantizeLinear, if they are of few bits, and not trained."""
-    held = [v for v in node.inputs if v is not None]
-    if any(is_absent(v) or v.is_graph_input() or v.name in trained for v in held):
+def _constants(node: ir.Node, trained: Collection[str], summed: int) -> _Matrix | None:
+    """The constants of a DequantizeLinear, if they are of few bits, and not trained.
+
+    A product sums over the axis `summed`.
+    """
+    if not are_frozen(node.inputs, trained) or node.attributes.get_int("output_dtype", 0):
         return None
-    codes, scale, *rest = map(as_tensor, held)
-    given = node.attributes
-    size = given.get_int("block_size", 0)
-    if codes.dtype not in BITS or len(codes.shape) != 2 or not size:
+    codes, scale, *rest = (as_tensor(v) for v in node.inputs if v is not None)
+    if codes.dtype not in BITS or len(codes.shape) != 2 or 0 in codes.shape:
         return None
-    if given.get_int("output_dtype", 0) or size * BITS[codes.dtype] % 8:
+    axis, size = node.attributes.get_int("axis", 1) % 2, node.attributes.get_int("block_size", 0)
+    if not size:
+        axis = summed if is_scalar(scale) else 1 - axis
+        (size,) = ints(codes.shape[axis : axis + 1])
+        size += -size % ALIGNED
+    if size * BITS[codes.dtype] % 8:
         return None
-    if given.get_int("axis", 1) % 2 != (0 if by_column else 1):
-        return None
-    return _Matrix(codes, scale, rest[0] if rest else None, size, by_column)
+    return _Matrix(codes, scale, rest[0] if rest else None, size, axis, axis == summed)
+
+
+def are_frozen(values: Iterable[ir.Value | None], trained: Collection[str]) -> bool:
+    """Whether these are constants of known numbers, of which none is trained."""
+    held = [v for v in values if v is not None]
+    return not any(is_absent(v) or v.is_graph_input() or v.name in trained for v in held)
 
 
 def is_absent(value: ir.Value) -> bool:
@@ -106,22 +135,23 @@ def is_absent(value: ir.Value) -> bool:
 
 
 def _operands(op: Builder, matrix: _Matrix) -> list[Any]:
-    """Codes `[N, blocks, bytes]`, scale and zero `[N, blocks]`, as new constants."""
-    k, n = matrix.codes.shape.numpy() if matrix.by_column else matrix.codes.shape.numpy()[::-1]
-    blocks = -(-k // matrix.size)
+    """Codes `[rows, blocks, bytes]`, scale and zero `[rows, blocks]`, as new constants."""
+    rows, _ = matrix.sizes
+    blocks, bits = matrix.blocks, matrix.bits
     scale: ir.Value = matrix.scale
     zero = matrix.zero
-    bytes_of = -(-blocks * matrix.bits // 8)
-    packed = [n, blocks, matrix.size * matrix.bits // 8]
+    packed = [rows, blocks, matrix.size * bits // 8]
     made = [_constant(op, matrix.codes, packed, ir.DataType.UINT8, partial(_packed, matrix))]
-    made[0].meta[CODES] = matrix.codes.name, matrix.by_column
-    if matrix.by_column:
-        scale = _constant(op, scale, [n, blocks], scale.dtype, partial(_rows, matrix, scale))
+    made[0].meta[CODES] = matrix.codes.name, matrix.moved
+    made[0].meta[WHOLE] = WHOLE in matrix.codes.meta
+    if matrix.moved or list(matrix.scale.shape) != [rows, blocks]:
+        scale = _constant(op, scale, [rows, blocks], scale.dtype, partial(_by_row, matrix, scale))
     made.append(scale)
     if zero is not None or matrix.codes.dtype not in SIGNED:
         like = matrix.codes if zero is None else zero
-        read = partial(_packed_zeros, matrix, (n, blocks))
-        made.append(_constant(op, like, [n, bytes_of], ir.DataType.UINT8, read))
+        read = partial(_packed_zeros, matrix)
+        shape = [rows, -(-blocks * bits // 8)]
+        made.append(_constant(op, like, shape, ir.DataType.UINT8, read))
     return made
 
 
@@ -148,21 +178,24 @@ def _numbers(value: ir.Value) -> Array:
     return io.array(value.const_value)
 
 
-def _rows(matrix: _Matrix, value: ir.Value) -> Array:
+def _by_row(matrix: _Matrix, value: ir.Value) -> Array:
+    """The numbers of a matrix like the codes, or of scales or zero points, by packed row."""
     found = _numbers(value)
-    return found.T if matrix.by_column else found
+    if found.ndim == 2:
+        return found.T if matrix.moved else found
+    return np.broadcast_to(found.reshape(-1, 1), (matrix.sizes[0], 1))
 
 
 def _packed(matrix: _Matrix) -> Array:
-    codes = _rows(matrix, matrix.codes)
-    return _in_bytes(codes, codes.shape[1] + -codes.shape[1] % matrix.size, matrix)
+    return _in_bytes(_by_row(matrix, matrix.codes), matrix.blocks * matrix.size, matrix)
 
 
-def _packed_zeros(matrix: _Matrix, shape: tuple[int, int]) -> Array:
+def _packed_zeros(matrix: _Matrix) -> Array:
+    each = 8 // matrix.bits
+    width = matrix.blocks + -matrix.blocks % each
     if matrix.zero is None:
-        return np.zeros((shape[0], -(-shape[1] * matrix.bits // 8)), np.uint8)
-    codes, each = _rows(matrix, matrix.zero), 8 // matrix.bits
-    return _in_bytes(codes, codes.shape[1] + -codes.shape[1] % each, matrix)
+        return np.zeros((matrix.sizes[0], width // each), np.uint8)
+    return _in_bytes(_by_row(matrix, matrix.zero), width, matrix)
 
 
 def _in_bytes(codes: Array, width: int, matrix: _Matrix) -> Array:
@@ -182,10 +215,16 @@ def _in_bytes(codes: Array, width: int, matrix: _Matrix) -> Array:
 
 
 def _product(op: Builder, node: ir.Node, matrix: _Matrix, held: list[Any]) -> Any:
-    """`x Wᵀ`, plus what a Gemm adds."""
-    k = matrix.codes.shape.numpy()[0 if matrix.by_column else 1]
-    y = op.QuantizedMatMul(node.inputs[0], *held, bits=matrix.bits, block_size=matrix.size, size=k)
-    beta = node.attributes.get_float("beta", 1.0)
+    """`alpha · x W`, plus what a Gemm adds."""
+    given, x = node.attributes, node.inputs[0]
+    if given.get_int("transA", 0):
+        x = op.Transpose(x, perm=[1, 0])
+    y = op.QuantizedMatMul(
+        x, *held, bits=matrix.bits, block_size=matrix.size, size=matrix.sizes[1],
+        turned=int(matrix.turned),
+    )  # fmt: skip
+    alpha, beta = (given.get_float(name, 1.0) for name in ("alpha", "beta"))
+    y = y if alpha == 1 else op.Mul(y, alpha)
     added = node.inputs[2] if len(node.inputs) > 2 else None
     if node.op_type == "MatMul" or added is None or beta == 0:
         return y

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
@@ -23,8 +24,9 @@ from gradtool.graph.attributes import arguments
 from gradtool.graph.predicates import is_integer
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import dependent
-from gradtool.graph.typed import as_tensor
+from gradtool.graph.typed import as_tensor, ints, static
 from gradtool.operators.low_bits import SLOTS
+from gradtool.passes.fuse_low_bits import WHOLE
 from gradtool.passes.parameters import SCALE
 from gradtool.text.words import count
 
@@ -216,6 +218,12 @@ class _Reals:
         """`q - zero` as floats."""
         if steps is not None:
             return self._real(value) / steps.of[0]
+        if value.is_initializer() and (zero is None or static(zero.shape)):
+            ones = np.ones([] if zero is None else ints(zero.shape), np.float32)
+            if ones.ndim < 2:
+                value.meta[WHOLE] = True
+                place = axis % len(value.shape)
+                return self.op.DequantizeLinear(value, self.op.constant(ones), zero, axis=place)
         q = self.op.cast(value, FLOAT)
         if zero is None:
             return q

@@ -12,7 +12,8 @@ from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.typed import Dim, Tensor, ints
 from gradtool.operators.low_bits import middle, shifts, table
 
-BLOCKS = 21  # the opset from which DequantizeLinear goes by block
+BLOCKS, HALVES = 21, 19  # opsets from which DequantizeLinear goes by block, and makes halves
+MATRIX = 2  # axes
 BYTE = ir.DataType.UINT8
 
 
@@ -36,19 +37,29 @@ def dequantized(
 
     Along the axis, scale and zero have one element a block; `middle` is the zero where none is.
     """
-    whole = zero is None or zero.dtype == BYTE
-    if op.opset >= BLOCKS and whole and len(codes.shape) > 1 and scale.dtype != ir.DataType.DOUBLE:
+    (lead, blocks, rest), have = _around(scale, axis), _around(codes, axis)[1]
+    by_row = blocks == 1 and len(codes.shape) == MATRIX
+    if len(codes.shape) > 1 and _has_operator(op, scale, zero, by_block=not by_row):
         if zero is None:
             zero = op.ConstantOfShape(op.shape(scale), value=np.full(1, middle, np.uint8))
         codes = op.crop(codes, [size], [axis])
-        return op.DequantizeLinear(codes, scale, zero, axis=axis, block_size=block_size)
-    (lead, blocks, rest), have = _around(scale, axis), _around(codes, axis)[1]
+        if not by_row:
+            return op.DequantizeLinear(codes, scale, zero, axis=axis, block_size=block_size)
+        scale, zero = op.reshape(scale, [-1]), op.reshape(zero, [-1])
+        return op.DequantizeLinear(codes, scale, zero, axis=1 - axis)
     if have < blocks * block_size:
         codes = op.pad(codes, [0, blocks * block_size - have], [axis])
     wide = op.reshape(op.cast(codes, scale.dtype), [*lead, blocks, block_size, *rest])
     offset: Any = middle if zero is None else op.unsqueeze(op.cast(zero, scale.dtype), axis + 1)
     wide = op.Mul(op.Sub(wide, offset), op.unsqueeze(scale, axis + 1))
     return op.crop(op.reshape(wide, [*lead, blocks * block_size, *rest]), [size], [axis])
+
+
+def _has_operator(op: Builder, scale: Tensor, zero: Tensor | None, *, by_block: bool) -> bool:
+    """Whether DequantizeLinear of the builder's opset takes such scales and zero points."""
+    since = BLOCKS if by_block else HALVES if scale.dtype != ir.DataType.FLOAT else 0
+    whole = zero is None or zero.dtype == BYTE
+    return whole and op.opset >= since and scale.dtype != ir.DataType.DOUBLE
 
 
 def _around(value: Tensor, axis: int) -> tuple[list[Dim], int, list[Dim]]:
