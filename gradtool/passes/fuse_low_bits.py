@@ -16,10 +16,12 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.emit.builder import Builder
+from gradtool.graph.attributes import arguments
 from gradtool.graph.predicates import is_scalar
 from gradtool.graph.prune import prune
 from gradtool.graph.typed import Tensor, as_tensor, ints
 from gradtool.operators.low_bits import middle
+from gradtool.ops.quantize.body_low_bits import dequantized, unpacked
 from gradtool.passes.training_forms import stand_in
 
 BITS = {
@@ -29,6 +31,7 @@ BITS = {
 SIGNED = (ir.DataType.INT2, ir.DataType.INT4, ir.DataType.INT8)
 PRODUCTS = ("Gemm", "MatMul")
 ROWS = 256  # that are packed at a time
+MATRIX = 2  # axes
 ALIGNED = 16  # of which blocks are multiples
 # In the meta of packed codes: the name in the file, and `moved`; of codes in products of integers.
 CODES, WHOLE = "gradtool.codes", "gradtool.whole_numbers"
@@ -72,18 +75,25 @@ class _Matrix:
 
 
 def fuse_low_bits(op: Builder, trained: Collection[str]) -> int:
-    """Replace them in place, but where a scale is `trained`; returns how many there were."""
-    found = [(n, m) for n in op.model.graph if (m := _matrix(n, trained)) is not None]
+    """Replace them in place, but where a scale is `trained`; returns how many there were.
+
+    Rows that a Gather takes of a dequantised table are decoded after they are looked up.
+    """
     made: dict[_Matrix, list[Any]] = {}
-    for node, matrix in found:
-        with op.at(node, stage="forward", source="", prefix=node.name or ""), op.arithmetic():
-            if matrix not in made:
-                made[matrix] = _operands(op, matrix)
-            product = _product(op, node, matrix, made[matrix])
-        stand_in((product,), node)
-    if found:
+    count = 0
+    for find, emit in ((_matrix, _product), (_table, _looked_up)):
+        for node in list(op.model.graph):
+            found = find(node, trained)
+            if found is None:
+                continue
+            with op.at(node, stage="forward", source="", prefix=node.name or ""), op.arithmetic():
+                result = emit(op, node, found, made)
+            if result is not None:
+                stand_in((result,), node)
+                count += 1
+    if count:
         prune(op.model, spare=False)
-    return len(found)
+    return count
 
 
 def _matrix(node: ir.Node, trained: Collection[str]) -> _Matrix | None:
@@ -111,7 +121,7 @@ def _constants(node: ir.Node, trained: Collection[str], summed: int) -> _Matrix 
     if not are_frozen(node.inputs, trained) or node.attributes.get_int("output_dtype", 0):
         return None
     codes, scale, *rest = (as_tensor(v) for v in node.inputs if v is not None)
-    if codes.dtype not in BITS or len(codes.shape) != 2 or 0 in codes.shape:
+    if codes.dtype not in BITS or len(codes.shape) != MATRIX or 0 in codes.shape:
         return None
     axis, size = node.attributes.get_int("axis", 1) % 2, node.attributes.get_int("block_size", 0)
     if not size:
@@ -134,16 +144,39 @@ def is_absent(value: ir.Value) -> bool:
     return value.const_value is None or bool(getattr(value.const_value, "absent", False))
 
 
-def _operands(op: Builder, matrix: _Matrix) -> list[Any]:
-    """Codes `[rows, blocks, bytes]`, scale and zero `[rows, blocks]`, as new constants."""
-    rows, _ = matrix.sizes
+def _table(node: ir.Node, trained: Collection[str]) -> ir.Node | None:
+    """The DequantizeLinear of a frozen table that a Gather looks up."""
+    if node.op_type != "Gather" or node.domain:
+        return None
+    data, indices = node.inputs
+    source = None if data is None else data.producer()
+    if source is None or source.op_type != "DequantizeLinear" or source.domain:
+        return None
+    known = indices is not None and indices.shape is not None
+    return source if known and are_frozen(source.inputs, trained) else None
+
+
+def _operands(op: Builder, matrix: _Matrix, made: dict[_Matrix, list[Any]]) -> list[Any]:
+    """The operands of a matrix, before whatever reads them."""
+    if matrix not in made:
+        with op.at(op.model.graph[0], stage="forward", source="", prefix=matrix.codes.name or ""):
+            made[matrix] = _packed_operands(op, matrix)
+    return made[matrix]
+
+
+def _packed_operands(op: Builder, matrix: _Matrix) -> list[Any]:
+    """Codes `[rows, blocks, bytes]`, scale and zero `[rows, blocks]`, new constants if need be."""
+    rows, columns = matrix.sizes
     blocks, bits = matrix.blocks, matrix.bits
     scale: ir.Value = matrix.scale
     zero = matrix.zero
     packed = [rows, blocks, matrix.size * bits // 8]
-    made = [_constant(op, matrix.codes, packed, ir.DataType.UINT8, partial(_packed, matrix))]
-    made[0].meta[CODES] = matrix.codes.name, matrix.moved
-    made[0].meta[WHOLE] = WHOLE in matrix.codes.meta
+    if matrix.codes.dtype == ir.DataType.UINT8 and not matrix.moved and not columns % matrix.size:
+        made: list[Any] = [op.reshape(matrix.codes, packed)]
+    else:
+        made = [_constant(op, matrix.codes, packed, ir.DataType.UINT8, partial(_packed, matrix))]
+        made[0].meta[CODES] = matrix.codes.name, matrix.moved
+        made[0].meta[WHOLE] = WHOLE in matrix.codes.meta
     if matrix.moved or list(matrix.scale.shape) != [rows, blocks]:
         scale = _constant(op, scale, [rows, blocks], scale.dtype, partial(_by_row, matrix, scale))
     made.append(scale)
@@ -214,12 +247,15 @@ def _in_bytes(codes: Array, width: int, matrix: _Matrix) -> Array:
     return packed
 
 
-def _product(op: Builder, node: ir.Node, matrix: _Matrix, held: list[Any]) -> Any:
+def _product(
+    op: Builder, node: ir.Node, matrix: _Matrix, made: dict[_Matrix, list[Any]]
+) -> Tensor:
     """`alpha · x W`, plus what a Gemm adds."""
+    held = _operands(op, matrix, made)
     given, x = node.attributes, node.inputs[0]
     if given.get_int("transA", 0):
         x = op.Transpose(x, perm=[1, 0])
-    y = op.QuantizedMatMul(
+    y: Tensor = op.QuantizedMatMul(
         x, *held, bits=matrix.bits, block_size=matrix.size, size=matrix.sizes[1],
         turned=int(matrix.turned),
     )  # fmt: skip
@@ -229,3 +265,46 @@ def _product(op: Builder, node: ir.Node, matrix: _Matrix, held: list[Any]) -> An
     if node.op_type == "MatMul" or added is None or beta == 0:
         return y
     return op.Add(y, added if beta == 1 else op.Mul(as_tensor(added), beta))
+
+
+def _looked_up(
+    op: Builder, node: ir.Node, source: ir.Node, made: dict[_Matrix, list[Any]]
+) -> Tensor | None:
+    """Rows of a dequantised table; None where blocks go along the axis of the rows."""
+    data, scale, *zero = (as_tensor(v) for v in source.inputs if v is not None)
+    indices, rank = as_tensor(node.inputs[1]), len(data.shape)
+    axis = node.attributes.get_int("axis", 0) % rank
+    flat = op.reshape(indices, [-1]) if len(indices.shape) != 1 else indices
+    matrix = _constants(source, (), 1)
+    if matrix is not None and not matrix.moved and axis == 0 and (
+        matrix in made or matrix.bits < 8
+    ):
+        rows = _rows_of_codes(op, matrix, made, flat)
+    elif data.dtype not in BITS or BITS[data.dtype] < 8:
+        return None
+    else:
+        by_block = source.attributes.get_int("block_size", 0) > 0
+        along = not is_scalar(scale) and source.attributes.get_int("axis", 1) % rank == axis
+        if by_block and along:
+            return None
+        factors = [scale, *zero]
+        if by_block or along:
+            factors = [op.Gather(v, flat, axis=axis if by_block else 0) for v in factors]
+        rows = op.DequantizeLinear(op.Gather(data, flat, axis=axis), *factors, **arguments(source))
+    sizes = list(data.shape)
+    return op.reshape(rows, [*sizes[:axis], *indices.shape, *sizes[axis + 1 :]])
+
+
+def _rows_of_codes(
+    op: Builder, matrix: _Matrix, made: dict[_Matrix, list[Any]], places: Tensor
+) -> Tensor:
+    """Rows `[places, columns]` of a packed matrix."""
+    codes, *factors = _operands(op, matrix, made)
+    (count, columns), bits = matrix.sizes, matrix.bits
+    codes = op.Gather(op.reshape(codes, [count, matrix.blocks * matrix.size * bits // 8]), places)
+    scale, *zero = (op.Gather(v, places) for v in factors)
+    offset = op.crop(unpacked(op, zero[0], bits), [matrix.blocks], [1]) if zero else None
+    return dequantized(
+        op, unpacked(op, codes, bits), scale, offset,
+        block_size=matrix.size, size=columns, middle=middle(bits), axis=1,
+    )  # fmt: skip
