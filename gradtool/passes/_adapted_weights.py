@@ -44,6 +44,7 @@ def targets(model: ir.Model, patterns: Sequence[str], roles: Roles) -> dict[ir.V
         coded = not is_float(value) and isinstance(uses_of(value, coded=True), list)
         name = stored_as(value)[0]
         uses = uses_of(value, coded=coded) if role.is_named or coded else f"is {role.said(value)}"
+        uses = "is multiplied in whole numbers" if value.meta.get(WHOLE) else uses
         if isinstance(uses, str):
             unable[name] = uses
         else:
@@ -91,8 +92,6 @@ def uses_of(weight: ir.Value, *, coded: bool | None = None) -> list[Use] | str:
     DequantizeLinear makes numbers of them.
     """
     coded = not is_float(weight) if coded is None else coded
-    if weight.meta.get(WHOLE):
-        return "is multiplied in whole numbers"
     found: list[Use] = []
     waiting = [(weight, False, not coded)]
     rank = len(weight.shape or ())

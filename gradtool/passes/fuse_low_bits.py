@@ -6,7 +6,7 @@ them: then no decoded matrix is held, neither whole nor from forward to backward
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ BITS = {
 SIGNED = (ir.DataType.INT2, ir.DataType.INT4, ir.DataType.INT8)
 PRODUCTS = ("Gemm", "MatMul")
 ROWS = 256  # that are packed at a time
-MATRIX = 2  # axes
+MATRIX, BYTE = 2, 8  # axes, bits
 ALIGNED = 16  # of which blocks are multiples
 # In the meta of packed codes: the name in the file, and `moved`; of codes in products of integers.
 CODES, WHOLE = "gradtool.codes", "gradtool.whole_numbers"
@@ -74,14 +74,20 @@ class _Matrix:
         return -(-self.sizes[1] // self.size)
 
 
+_Made = dict[_Matrix, list[Any]]  # operands by matrix
+
+
 def fuse_low_bits(op: Builder, trained: Collection[str]) -> int:
     """Replace them in place, but where a scale is `trained`; returns how many there were.
 
     Rows that a Gather takes of a dequantised table are decoded after they are looked up.
     """
-    made: dict[_Matrix, list[Any]] = {}
+    made: _Made = {}
     count = 0
-    for find, emit in ((_matrix, _product), (_table, _looked_up)):
+    rules: Sequence[tuple[Callable[..., Any], Callable[..., Tensor | None]]] = (
+        (_matrix, _product), (_table, _looked_up),
+    )  # fmt: skip
+    for find, emit in rules:
         for node in list(op.model.graph):
             found = find(node, trained)
             if found is None:
@@ -100,32 +106,32 @@ def _matrix(node: ir.Node, trained: Collection[str]) -> _Matrix | None:
     """The matrix of a product that can be replaced."""
     if node.domain not in ("", "ai.onnx") or node.op_type not in PRODUCTS:
         return None
-    summed = node.attributes.get_int("transB", 0)
+    summed = bool(node.attributes.get_int("transB", 0))
     value = node.inputs[1]
     source = None if value is None else value.producer()
     while source is not None and source.op_type == "Transpose" and not source.domain:
         if tuple(source.attributes.get_ints("perm", (1, 0))) == (1, 0):
-            summed = 1 - summed
+            summed = not summed
         value = source.inputs[0]
         source = None if value is None else value.producer()
     if source is None or source.op_type != "DequantizeLinear" or source.domain:
         return None
-    return _constants(source, trained, summed)
+    return _constants(source, trained, summed=summed)
 
 
-def _constants(node: ir.Node, trained: Collection[str], summed: int) -> _Matrix | None:
+def _constants(node: ir.Node, trained: Collection[str], *, summed: bool) -> _Matrix | None:
     """The constants of a DequantizeLinear, if they are of few bits, and not trained.
 
-    A product sums over the axis `summed`.
+    A product sums over its last axis, if that is `summed`, else over the first.
     """
-    if not are_frozen(node.inputs, trained) or node.attributes.get_int("output_dtype", 0):
+    if not are_frozen(node.inputs, trained) or node.attributes.get_int("output_dtype", 0) > 0:
         return None
     codes, scale, *rest = (as_tensor(v) for v in node.inputs if v is not None)
     if codes.dtype not in BITS or len(codes.shape) != MATRIX or 0 in codes.shape:
         return None
     axis, size = node.attributes.get_int("axis", 1) % 2, node.attributes.get_int("block_size", 0)
     if not size:
-        axis = summed if is_scalar(scale) else 1 - axis
+        axis = int(summed) if is_scalar(scale) else 1 - axis
         (size,) = ints(codes.shape[axis : axis + 1])
         size += -size % ALIGNED
     if size * BITS[codes.dtype] % 8:
@@ -156,7 +162,7 @@ def _table(node: ir.Node, trained: Collection[str]) -> ir.Node | None:
     return source if known and are_frozen(source.inputs, trained) else None
 
 
-def _operands(op: Builder, matrix: _Matrix, made: dict[_Matrix, list[Any]]) -> list[Any]:
+def _operands(op: Builder, matrix: _Matrix, made: _Made) -> list[Any]:
     """The operands of a matrix, before whatever reads them."""
     if matrix not in made:
         with op.at(op.model.graph[0], stage="forward", source="", prefix=matrix.codes.name or ""):
@@ -247,9 +253,7 @@ def _in_bytes(codes: Array, width: int, matrix: _Matrix) -> Array:
     return packed
 
 
-def _product(
-    op: Builder, node: ir.Node, matrix: _Matrix, made: dict[_Matrix, list[Any]]
-) -> Tensor:
+def _product(op: Builder, node: ir.Node, matrix: _Matrix, made: _Made) -> Tensor:
     """`alpha · x W`, plus what a Gemm adds."""
     held = _operands(op, matrix, made)
     given, x = node.attributes, node.inputs[0]
@@ -267,26 +271,24 @@ def _product(
     return op.Add(y, added if beta == 1 else op.Mul(as_tensor(added), beta))
 
 
-def _looked_up(
-    op: Builder, node: ir.Node, source: ir.Node, made: dict[_Matrix, list[Any]]
-) -> Tensor | None:
-    """Rows of a dequantised table; None where blocks go along the axis of the rows."""
+def _looked_up(op: Builder, node: ir.Node, source: ir.Node, made: _Made) -> Tensor | None:
+    """Rows of a dequantised table; None where blocks go along the axis of the rows.
+
+    Codes of less than a byte, which the standard cannot look up, have to have scales by row.
+    """
     data, scale, *zero = (as_tensor(v) for v in source.inputs if v is not None)
     indices, rank = as_tensor(node.inputs[1]), len(data.shape)
     axis = node.attributes.get_int("axis", 0) % rank
-    flat = op.reshape(indices, [-1]) if len(indices.shape) != 1 else indices
-    matrix = _constants(source, (), 1)
-    if matrix is not None and not matrix.moved and axis == 0 and (
-        matrix in made or matrix.bits < 8
-    ):
-        rows = _rows_of_codes(op, matrix, made, flat)
-    elif data.dtype not in BITS or BITS[data.dtype] < 8:
+    matrix = _constants(source, (), summed=True) if axis == 0 else None
+    packs = matrix is not None and not matrix.moved and (matrix in made or matrix.bits < BYTE)
+    by_block = source.attributes.get_int("block_size", 0) > 0
+    along = not is_scalar(scale) and source.attributes.get_int("axis", 1) % rank == axis
+    if not packs and (BITS.get(data.dtype, 0) < BYTE or (by_block and along)):
         return None
+    flat = op.reshape(indices, [-1]) if len(indices.shape) != 1 else indices
+    if matrix is not None and packs:
+        rows = _rows_of_codes(op, matrix, made, flat)
     else:
-        by_block = source.attributes.get_int("block_size", 0) > 0
-        along = not is_scalar(scale) and source.attributes.get_int("axis", 1) % rank == axis
-        if by_block and along:
-            return None
         factors = [scale, *zero]
         if by_block or along:
             factors = [op.Gather(v, flat, axis=axis if by_block else 0) for v in factors]
@@ -295,9 +297,7 @@ def _looked_up(
     return op.reshape(rows, [*sizes[:axis], *indices.shape, *sizes[axis + 1 :]])
 
 
-def _rows_of_codes(
-    op: Builder, matrix: _Matrix, made: dict[_Matrix, list[Any]], places: Tensor
-) -> Tensor:
+def _rows_of_codes(op: Builder, matrix: _Matrix, made: _Made, places: Tensor) -> Tensor:
     """Rows `[places, columns]` of a packed matrix."""
     codes, *factors = _operands(op, matrix, made)
     (count, columns), bits = matrix.sizes, matrix.bits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,17 @@ class Coded:
         """The matrix of operands and attributes of `QuantizedMatMul`."""
         return Coded(codes, scale, zero, groups, bits, block_size, size, values, turned)
 
+    def in_pieces(self) -> Coded:
+        """The matrix with pieces for blocks, where rows of one long block are cut by columns."""
+        rows, blocks, _ = self.codes.shape
+        size = math.gcd(self.block_size, WIDTH)
+        if self.turned or blocks > 1 or self.groups is not None or size % 8:
+            return self
+        shape = rows, self.block_size // size, size * self.bits // 8
+        codes = self.codes
+        codes = Spec(shape, codes.dtype) if isinstance(codes, Spec) else codes.reshape(shape)
+        return replace(self, codes=codes, block_size=size)
+
     @property
     def at_once(self) -> tuple[int, int]:
         """Rows and blocks of a row that are decoded together."""
@@ -74,6 +85,7 @@ class Coded:
 
     def decode(self, xp: Any, rows: slice, blocks: slice, work: Arrays) -> Array:
         """The numbers `[rows, columns of the blocks]`."""
+        of = blocks if self.scale.shape[1] > 1 else slice(0, 1)  # of pieces: their one block
         wide, spare, *work = work
         part = self.codes[rows, blocks]
         shape = (part.shape[0], part.shape[1], self.block_size)
@@ -92,12 +104,12 @@ class Coded:
             xp.copyto(places, codes)
             known[:] = xp.asarray(table(self.values, known.dtype))
             take(xp, known, places, out=wide)
-            wide *= self.scale[rows, blocks, None]
+            wide *= self.scale[rows, of, None]
             return wide.reshape(shape[0], -1)
         xp.copyto(wide, codes)
         if self.groups is None:
-            wide -= middle(self.bits) if zero is None else zero[:, blocks, None]
-            wide *= self.scale[rows, blocks, None]
+            wide -= middle(self.bits) if zero is None else zero[:, of, None]
+            wide *= self.scale[rows, of, None]
             return wide.reshape(shape[0], -1)
         first = blocks.start * self.block_size
         chosen = _columns(wide.reshape(shape[0], -1), self.size - first)
@@ -139,7 +151,7 @@ def _unpack(xp: Any, packed: Array, bits: int, to: Array, values: str = "") -> A
 
 
 def _work(x: Spec, *matrix: Spec | None, out: Specs, **given: Any) -> list[Spec]:
-    held = Coded.of(*matrix, **given)
+    held = Coded.of(*matrix, **given).in_pieces()
     dtype = accumulator(x.dtype)
     rows, wide = held.at_once
     count = math.prod(x.shape[:-1])
@@ -164,7 +176,7 @@ def quantized_matmul(
     xp: Any, x: Array, *matrix: Array | None, out: Arrays, work: Arrays, **given: Any
 ) -> None:
     """`y = x Wᵀ` (not `turned`: `x W`) of a matrix W of few bits, decoded a block at a time."""
-    held = Coded.of(*matrix, **given)
+    held = Coded.of(*matrix, **given).in_pieces()
     dtype = accumulator(x.dtype)
     rest = list(work[len(held.room(dtype)) :])
     y = out[0].reshape(-1, out[0].shape[-1])
