@@ -2,9 +2,9 @@
 
     python benchmarks/logits.py [--classes 32000] [--rows 512] [--width 256] [--kernels native]
 
-The model is one linear layer and `ce`, with its weight trained and frozen.  Each row is a process
-of its own; onnxruntime's peak is beside inputs and weights.  Seconds are the least of processor
-time.
+The model is one linear layer and `ce`, with its weight trained, frozen, and frozen in 4 bits, which
+DequantizeLinear decodes by blocks of 32.  Each row is a process of its own; onnxruntime's peak is
+beside inputs and weights.  Seconds are the least of processor time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import parser
@@ -27,7 +28,8 @@ import gradtool as gt
 
 HERE = Path(__file__).resolve()
 FORMS = {"plain": False, "by blocks": True}
-HEADS = {"trained": ["w", "gain"], "frozen": ["gain"]}
+HEADS = {"trained": ["w", "gain"], "frozen": ["gain"], "4 bits": ["gain"]}
+BLOCK = 32
 
 
 def parsed() -> argparse.Namespace:
@@ -39,15 +41,23 @@ def parsed() -> argparse.Namespace:
     return reader.parse_args()
 
 
-def model(asked: argparse.Namespace) -> onnx.ModelProto:
+def model(asked: argparse.Namespace, head: str) -> onnx.ModelProto:
     """A gain of each input and a linear layer."""
-    made = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+    coded = head == "4 bits"
+    decoded = f"w = DequantizeLinear <axis = 1, block_size = {BLOCK}> (codes, scales)"
+    made = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 21]>
         head (float[{asked.rows}, {asked.width}] x) => (float[{asked.rows}, {asked.classes}] y)
-        {{ h = Mul(x, gain) turned = Transpose<perm = [1, 0]>(w) y = MatMul(h, turned) }}""")
+        {{ {decoded if coded else ""} h = Mul(x, gain)
+           turned = Transpose<perm = [1, 0]>(w) y = MatMul(h, turned) }}""")
     rng = np.random.default_rng(0)
-    w = rng.normal(0, 0.02, (asked.classes, asked.width)).astype(np.float32)
-    for name, array in (("w", w), ("gain", np.ones(asked.width, np.float32))):
-        made.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    shape = asked.classes, asked.width
+    held: dict[str, np.ndarray] = {"gain": np.ones(asked.width, np.float32)}
+    if coded:
+        held["codes"] = rng.integers(-8, 8, shape).astype(ml_dtypes.int4)
+        held["scales"] = np.full((shape[0], -(-shape[1] // BLOCK)), 0.005, np.float32)
+    else:
+        held["w"] = rng.normal(0, 0.02, shape).astype(np.float32)
+    made.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in held.items())
     return made
 
 
@@ -80,8 +90,9 @@ def measured(asked: argparse.Namespace) -> dict[str, float]:
         "labels": rng.integers(0, asked.classes, asked.rows),
     }
     training = gt.grad(
-        gt.load(model(asked)), loss="ce:y", wrt=HEADS[head], only_loss=True, fuse_loss=FORMS[form]
-    )
+        gt.load(model(asked, head)), loss="ce:y", wrt=HEADS[head], only_loss=True,
+        fuse_loss=FORMS[form],
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "written.onnx"
         gt.save(training, path)
