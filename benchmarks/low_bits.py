@@ -15,15 +15,18 @@ import numpy as np
 
 from gradtool.native import gemm, low_bits
 
-SHAPES = ((512, 3072, 1024), (512, 1024, 3072), (128, 2048, 2048))  # m, rows, columns
-TURNS, SECONDS, BLOCK = 9, 0.15, 32
+# m, rows, columns
+SHAPES = ((512, 3072, 1024), (512, 1024, 3072), *((m, 2048, 2048) for m in (128, 32, 16, 8, 1)))
+TURNS, SECONDS, BLOCK = 9, 0.05, 32
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
-def operands(rng: np.random.Generator, rows: int, columns: int, bits: int) -> tuple[Array, ...]:
+def operands(
+    rng: np.random.Generator, rows: int, columns: int, bits: int, block: int
+) -> tuple[Array, ...]:
     """Codes, scales and packed zero points."""
-    blocks = columns // BLOCK
-    sizes = (rows, blocks, BLOCK * bits // 8), (rows, -(-blocks * bits // 8))
+    blocks = columns // block
+    sizes = (rows, blocks, block * bits // 8), (rows, -(-blocks * bits // 8))
     codes, zero = (rng.integers(0, 256, size).astype(np.uint8) for size in sizes)
     return codes, rng.uniform(0.01, 0.02, (rows, blocks)).astype(np.float32), zero
 
@@ -38,12 +41,12 @@ def calls(m: int, rows: int, columns: int) -> Iterator[tuple[str, Callable[[], o
         work = np.empty(low_bits.work(m, n, k) // 4, np.float32)
         way = "forward" if turned else "dx"
         yield f"{way} float32", gemm.gemm(x, w, y, work, b_turned=turned)
-        for bits in (2, 4, 8):
-            codes, scale, zero = operands(rng, rows, columns, bits)
+        for bits, block in ((2, BLOCK), (4, BLOCK), (8, BLOCK), (8, columns)):
+            codes, scale, zero = operands(rng, rows, columns, bits, block)
             yield (
-                f"{way} {bits} bits",
+                f"{way} {bits} bits{' by row' if block == columns else ''}",
                 low_bits.product(
-                    x, codes, scale, y, work, bits=bits, block=BLOCK, turned=turned, zero=zero
+                    x, codes, scale, y, work, bits=bits, block=block, turned=turned, zero=zero
                 ),
             )
 
@@ -68,7 +71,7 @@ def main() -> None:
         for name, took in best.items():
             base = best[f"{name.split()[0]} float32"]
             speed = 2 * m * rows * columns / took / 1e9
-            print(f"  {name:16} {took * 1e3:7.2f} ms  {speed:5.1f} GF/s  {base / took:5.2f}")
+            print(f"  {name:22} {took * 1e3:7.2f} ms  {speed:5.1f} GF/s  {base / took:5.2f}")
 
 
 if __name__ == "__main__":

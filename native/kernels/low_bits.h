@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "gradtool.h"
+#include "packing.h"
+#include "tiles.h"
 
 struct coded {
     const uint8_t *codes, *zeros; /* zeros: packed as codes are, bytes of a row; or NULL */
@@ -57,14 +59,19 @@ INLINE int code_of(const uint8_t *row, int64_t place, int bits) {
     return row[place * bits / 8] >> (place * bits % 8) & ((1 << bits) - 1);
 }
 
-INLINE float zero_of(const struct coded *coded, int64_t row, int64_t block) {
+INLINE float zero_of(const struct coded *coded, int64_t row, int64_t block, int bits) {
     if (coded->offset) return coded->offset[row * coded->blocks + block];
-    if (!coded->zeros) return (float)(1 << (coded->bits - 1));
-    return (float)code_of(coded->zeros + row * parts(coded->blocks * coded->bits, 8), block, (int)coded->bits);
+    if (!coded->zeros) return (float)(1 << (bits - 1));
+    return (float)code_of(coded->zeros + row * parts(coded->blocks * bits, 8), block, bits);
+}
+
+/* Place `i` of a row of panels `jump` floats apart. */
+INLINE float *panel_at(float *panels, int64_t i, int64_t jump) {
+    return panels + (uint64_t)i / TILE_COLUMNS * jump + (uint64_t)i % TILE_COLUMNS;
 }
 
 /* One number after the other: of a table, or of columns that choose their blocks. */
-INLINE void decode_each(const struct coded *coded, int64_t row, int64_t from, int64_t count, float *to) {
+INLINE void decode_each(const struct coded *coded, int64_t row, int64_t from, int64_t count, float *to, int64_t jump) {
     const uint8_t *codes = coded->codes + row * coded->blocks * coded->block * coded->bits / 8;
     const float *scale = coded->scale + row * coded->blocks;
     for (int64_t i = 0; i < count; i++) {
@@ -72,43 +79,72 @@ INLINE void decode_each(const struct coded *coded, int64_t row, int64_t from, in
         const int64_t said = coded->groups ? coded->groups[k] : k / coded->block;
         const int64_t block = least(most(said, 0), coded->blocks - 1);
         const int code = code_of(codes, coded->table ? k ^ 1 : k, (int)coded->bits);
-        to[i] = coded->table ? coded->table[code] * scale[block]
-                             : ((float)code - zero_of(coded, row, block)) * scale[block];
+        *panel_at(to, i, jump) = coded->table ? coded->table[code] * scale[block]
+                                              : ((float)code - zero_of(coded, row, block, (int)coded->bits)) * scale[block];
     }
 }
 
 INLINE void decode_blocks(const struct coded *coded, int64_t row, int64_t from, int64_t count, float *to,
-                          int bits) {
+                          int64_t jump, int bits) {
     const uint8_t *codes = coded->codes + row * coded->blocks * coded->block * bits / 8;
-    const uint8_t *zeros = coded->zeros ? coded->zeros + row * parts(coded->blocks * bits, 8) : NULL;
-    const float *offset = coded->offset ? coded->offset + row * coded->blocks : NULL;
     const float *scales = coded->scale + row * coded->blocks;
     int64_t block = (uint32_t)from / (uint32_t)coded->block, last = block * coded->block;
     for (int64_t k = from, end = from + count; k < end; block++) {
         last = least(end, last + coded->block);
-        const vec scale = splat(scales[block]);
-        const vec zero = splat(offset  ? offset[block]
-                               : zeros ? (float)code_of(zeros, block, bits)
-                                       : (float)(1 << (bits - 1)));
+        const vec scale = splat(scales[block]), zero = splat(zero_of(coded, row, block, bits));
         for (; k + LANES <= last; k += LANES)
-            store(to + k - from, (codes_at(codes + k * bits / 8, bits) - zero) * scale);
+            store(panel_at(to, k - from, jump), (codes_at(codes + k * bits / 8, bits) - zero) * scale);
         if (k < last) {
-            store_some(to + k - from, (codes_at(codes + k * bits / 8, bits) - zero) * scale, last - k);
+            store_some(panel_at(to, k - from, jump), (codes_at(codes + k * bits / 8, bits) - zero) * scale, last - k);
             k = last;
         }
     }
 }
 
-/* `count` numbers of a row; `from` is a multiple of four. */
-INLINE void decode(const struct coded *coded, int64_t row, int64_t from, int64_t count, float *to) {
+/* Places of LANES rows beside each other, `rows` of which are there; the others are zero. */
+INLINE void decode_lines(const struct coded *coded, int64_t row, int64_t rows, int64_t from, int64_t count,
+                         float *panel, int bits) {
+    const int64_t bytes = coded->blocks * coded->block * bits / 8;
+    const uint8_t *codes = coded->codes + row * bytes;
+    int64_t block = (uint32_t)from / (uint32_t)coded->block, last = block * coded->block;
+    for (int64_t k = from, end = from + count; k < end; block++) {
+        float scale[LANES] = {0}, zero[LANES] = {0};
+        for (int r = 0; r < least(LANES, rows); r++) {
+            scale[r] = coded->scale[(row + r) * coded->blocks + block];
+            zero[r] = zero_of(coded, row + r, block, bits);
+        }
+        last = least(end, last + coded->block);
+        for (; k < last; k += LANES) {
+            vec all[LANES];
+            FLAT for (int r = 0; r < LANES; r++)
+                all[r] = (codes_at(codes + (r < rows ? r : 0) * bytes + k * bits / 8, bits) - zero[r]) * scale[r];
+            transpose(all);
+            float *at = panel + (k - from) * TILE_COLUMNS;
+            if (k + LANES <= last)
+                FLAT for (int r = 0; r < LANES; r++) store(at + r * TILE_COLUMNS, all[r]);
+            else
+                FLAT for (int r = 0; r < LANES; r++) if (k + r < last) store(at + r * TILE_COLUMNS, all[r]);
+        }
+        k = last;
+    }
+}
+
+#define BY_BITS(function, ...)                                                                   \
+    do {                                                                                         \
+        if (coded->bits == 4)                                                                    \
+            function(__VA_ARGS__, 4);                                                            \
+        else if (coded->bits == 8)                                                               \
+            function(__VA_ARGS__, 8);                                                            \
+        else                                                                                     \
+            function(__VA_ARGS__, 2);                                                            \
+    } while (0)
+
+/* `count` numbers of a row, over panels `jump` floats apart; `from` is a multiple of four. */
+INLINE void decode(const struct coded *coded, int64_t row, int64_t from, int64_t count, float *to, int64_t jump) {
     if (coded->table || coded->groups)
-        decode_each(coded, row, from, count, to);
-    else if (coded->bits == 4)
-        decode_blocks(coded, row, from, count, to, 4);
-    else if (coded->bits == 8)
-        decode_blocks(coded, row, from, count, to, 8);
+        decode_each(coded, row, from, count, to, jump);
     else
-        decode_blocks(coded, row, from, count, to, 2);
+        BY_BITS(decode_blocks, coded, row, from, count, to, jump);
 }
 
 #endif

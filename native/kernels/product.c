@@ -37,26 +37,38 @@ struct block {
     int64_t a_room;                                    /* of one slot */
 };
 
-/* Lines of a b of few bits, a stretch at a time. */
+/* Lines of a b of few bits; numbers that are looked up go through a stretch of each. */
 static void pack_coded_lines(const struct block *block, int64_t line, int64_t lines, float *panel) {
+    const struct coded *coded = block->product->coded;
     float stretch[TILE_COLUMNS * STRETCH];
+    if (!coded->table && !coded->groups) {
+        for (int64_t i = 0; i < TILE_COLUMNS; i += LANES) {
+            const int64_t there = most(0, lines - i), first = there ? line + i : line;
+            BY_BITS(decode_lines, coded, first, there, block->from_k, block->depth, panel + i);
+        }
+        return;
+    }
     for (int64_t k = 0; k < block->depth; k += STRETCH) {
         const int64_t count = least(STRETCH, block->depth - k);
         for (int64_t i = 0; i < lines; i++)
-            decode(block->product->coded, line + i, block->from_k + k, count, stretch + i * STRETCH);
+            decode(coded, line + i, block->from_k + k, count, stretch + i * STRETCH, TILE_COLUMNS);
         pack_lines(stretch, STRETCH, lines, count, panel + k * TILE_COLUMNS, TILE_COLUMNS);
     }
 }
 
-/* Places of a b of few bits: what a panel lacks of its width is zero. */
+/* Places of a b of few bits: what the last panel lacks of its width is zero. */
 static void pack_coded_places(const struct block *block, int64_t first, int64_t end) {
+    const struct coded *coded = block->product->coded;
+    const int64_t line = coded->blocks * coded->block * coded->bits / 8, jump = block->depth * TILE_COLUMNS;
     for (int64_t from_k = first; from_k < end; from_k += TURN)
-        for (int64_t j = 0; j < block->width; j += TILE_COLUMNS) {
-            const int64_t count = least(TILE_COLUMNS, block->width - j);
+        for (int64_t j = 0; j < block->width; j += STRETCH) {
+            const int64_t count = least(STRETCH, block->width - j), whole = parts(count, TILE_COLUMNS) * TILE_COLUMNS;
+            const uint8_t *ahead = coded->codes + (block->from_n + j) * coded->bits / 8;
             for (int64_t k = from_k; k < least(end, from_k + TURN); k++) {
-                float *at = block->b + j * block->depth + k * TILE_COLUMNS;
-                decode(block->product->coded, block->from_k + k, block->from_n + j, count, at);
-                for (int64_t c = count; c < TILE_COLUMNS; c++) at[c] = 0;
+                float *to = block->b + j * block->depth + k * TILE_COLUMNS;
+                __builtin_prefetch(ahead + (block->from_k + k + TURN) * line);
+                decode(coded, block->from_k + k, block->from_n + j, count, to, jump);
+                for (int64_t c = count; c < whole; c++) *panel_at(to, c, jump) = 0;
             }
         }
 }
