@@ -18,6 +18,7 @@ from conftest import sampled
 from onnx import helper, numpy_helper
 
 import gradtool as gt
+from gradtool.errors import UsageError
 
 EIGHT, FOUR = ("int8", "uint8"), ("int4", "uint4")
 SCALES = ("tensor", "rows", "columns", "blocks along 0", "blocks along 1")
@@ -224,3 +225,45 @@ def test_a_written_product_has_standard_operators_alone_and_is_read_back(scales,
     written = onnx.load(path)
     assert {node.domain for node in written.graph.node} == {""}
     assert [n.op_type for n in gt.load(path).graph].count("QuantizedMatMul") == 2
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("scales", ["columns", "rows", "tensor"])
+@pytest.mark.parametrize("kind", EIGHT)
+def test_adapters_beside_a_matrix_of_bytes_run_in_onnxruntime(kind, scales, tmp_path):
+    ort = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(1)
+    w = matrix(rng, kind, scales, (24, 10))
+    made = model(
+        {"x": (1, ("n", 24))}, {"y": (1, ("n", 10))}, f"{w.call} y = MatMul (x, w)", 18, **w.held
+    )
+    onnx.save(made, tmp_path / "net.onnx")
+    x = rng.normal(size=(16, 24)).astype(np.float32)
+    data = {"x": x, "labels": rng.normal(size=(16, 10)).astype(np.float32)}
+    options = {"lora": 2, "batch": 8, "steps": 6, "lr": 0.1, "optimizer": "adam", "loss": "mse:y"}
+    with gt.Trainer(tmp_path / "net.onnx", **options) as trainer:
+        trainer.fit(data)
+        trained = trainer.session.evaluate(data).outputs["y"]
+        (path, _), (adapter, _) = trainer.save_adapter(tmp_path / "net.lora.onnx")
+
+    how, loaded = ort.RunOptions(), ort.LoraAdapter()
+    loaded.Load(str(adapter))
+    how.add_active_adapter(loaded)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    found = ort.InferenceSession(path, options).run(None, {"x": x}, how)[0]
+    np.testing.assert_allclose(found, trained, rtol=1e-4, atol=1e-4)
+    assert np.abs(trained - x @ w.exact).max() > 1e-2
+
+
+def test_a_product_of_integers_has_no_adapter():
+    w = matrix(np.random.default_rng(0), "int8", "tensor", (6, 4))
+    made = model(
+        {"x": (1, (2, 6))}, {"y": (1, (2, 4))},
+        """a, t, u = DynamicQuantizeLinear (x) p = MatMulInteger (a, q, u, z)
+        f = Cast <to = 1> (p) m = Mul (t, s) y = Mul (f, m)""", 18, **w.held,
+    )  # fmt: skip
+
+    with pytest.raises(UsageError, match=r"--lora-target q: .* whole numbers"):
+        gt.grad(gt.load(made), loss="mse:y", lora=2, lora_target=["q"])
