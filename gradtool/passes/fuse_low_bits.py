@@ -130,11 +130,16 @@ def _constants(node: ir.Node, trained: Collection[str], *, summed: bool) -> _Mat
     if codes.dtype not in BITS or len(codes.shape) != MATRIX or 0 in codes.shape:
         return None
     axis, size = node.attributes.get_int("axis", 1) % 2, node.attributes.get_int("block_size", 0)
-    if not size:
+    needed = list(ints(codes.shape))
+    if size:
+        needed[axis] = -(-needed[axis] // size)
+    else:
+        needed = [] if is_scalar(scale) else [needed[axis]]
         axis = int(summed) if is_scalar(scale) else 1 - axis
         (size,) = ints(codes.shape[axis : axis + 1])
         size += -size % ALIGNED
-    if size * BITS[codes.dtype] % 8:
+    fits = all(list(v.shape) in (needed, needed or [1]) for v in (scale, *rest))
+    if not fits or size * BITS[codes.dtype] % 8:
         return None
     return _Matrix(codes, scale, rest[0] if rest else None, size, axis, axis == summed)
 

@@ -18,7 +18,7 @@ from conftest import sampled
 from onnx import helper, numpy_helper
 
 import gradtool as gt
-from gradtool.errors import UsageError
+from gradtool.errors import GradtoolError, UsageError
 
 EIGHT, FOUR = ("int8", "uint8"), ("int4", "uint4")
 SCALES = ("tensor", "rows", "columns", "blocks along 0", "blocks along 1")
@@ -267,3 +267,27 @@ def test_a_product_of_integers_has_no_adapter():
 
     with pytest.raises(UsageError, match=r"--lora-target q: .* whole numbers"):
         gt.grad(gt.load(made), loss="mse:y", lora=2, lora_target=["q"])
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero", "attributes"),
+    [
+        ((4,), (3,), "axis = 1"),
+        ((6, 4), (6, 4), "axis = 1"),
+        ((1, 1), (1, 1), "axis = 1"),
+        ((4, 2), (4, 2), "axis = 1, block_size = 2"),
+        ((6, 2), (6, 1), "axis = 1, block_size = 2"),
+        ((4,), (4,), "axis = 1, block_size = -2"),
+    ],
+)
+def test_scales_that_do_not_fit_are_refused(scale, zero, attributes):
+    held = {"q": np.ones((6, 4), np.int8), "s": np.ones(scale, np.float32)}
+    text = f"w = DequantizeLinear <{attributes}> (q, s, z) y = MatMul (x, w)"
+    made = model(
+        {"x": (1, (2, 6))}, {"y": (1, (2, 4))}, text, 21, **held, z=np.zeros(zero, np.int8)
+    )
+
+    graph = gt.grad(gt.load(made), loss="sum:y", input_grad=["x"], wrt=[])
+
+    with pytest.raises(GradtoolError, match="DequantizeLinear"):
+        gt.run(graph, {"x": np.ones((2, 6), np.float32)})
