@@ -209,7 +209,7 @@ def held_bytes(plan: Plan) -> int:
 
 def inlets(plan: Plan, model: ir.Model, defaults: Given) -> list[Inlet]:
     """Inlets of a plan of a model."""
-    values = {v.name: v for v in model.graph.inputs}
+    values = {v.name: v for v in model.graph.inputs[:]}
     found = []
     for number in plan.program.inputs:
         name = plan.program.values[number].name

@@ -13,10 +13,10 @@ from gradtool.exec import feeds
 from gradtool.exec.binding import PLAN_MEMORY, Binding, Bindings
 from gradtool.exec.shared_arena import Store
 from gradtool.operators.kernel_sets import Kernels
-from gradtool.planning.no_recompute import no_recompute
+from gradtool.planning.no_recompute import no_recompute, resized
 from gradtool.planning.plan import Plan
 from gradtool.planning.shared_layout import NO_PARTS, Parts
-from gradtool.program import Program
+from gradtool.program import unpriced
 from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten, flattened
 from gradtool.program.native import made_for
@@ -51,7 +51,7 @@ class Resident:
         self._kernels = kernels
         self._bindings = Bindings(store, most, shared, parts)
         self._takes = feeds.takers(model)
-        self._forms: list[Resizing] = []  # the one used last is last
+        self._forms: list[tuple[Resizing, Plan]] = []  # the one used last is last
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -105,35 +105,42 @@ class Resident:
         return self._add(model, feeds.sizes(model, whole))
 
     def _add(self, model: ir.Model, sizes: Mapping[str, int]) -> Binding:
-        sized, program = self._sized(model, sizes)
-        plan = no_recompute(program, self._name)
+        sized, plan = self._plan(model, sizes)
         defaults = feeds.defaults(sized)
         zero = feeds.buffers(sized)
-        for value in sized.graph.inputs:
+        for value in sized.graph.inputs[:] if zero else ():
             if value.name in zero and value.shape is not None and value.dtype is not None:
                 nothing = np.zeros((), value.dtype.numpy())
                 defaults[value.name or ""] = np.broadcast_to(nothing, value.shape.numpy())
         return self._bindings.add(plan, sized, defaults)
 
-    def _sized(self, model: ir.Model, sizes: Mapping[str, int]) -> tuple[ir.Model, Program]:
-        """A model with sizes given to its symbols, and its program: of one nearby, if it may be."""
+    def _plan(self, model: ir.Model, sizes: Mapping[str, int]) -> tuple[ir.Model, Plan]:
+        """A model with sizes given to its symbols, and its plan: of one nearby, if it may be."""
         if model is not self.model or not sizes:
             sized = bound(model, sizes) if sizes else model
-            held = self._fixed(sized)
-            return sized, flatten(sized, dims=sizes, kernels=self._kernels, held=held)
+            program = flatten(
+                sized, dims=sizes, kernels=self._kernels, priced=False, held=self._fixed(sized)
+            )
+            return sized, no_recompute(unpriced(program), self._name)
         for form in reversed(self._forms):
-            program = form.at(sizes)
-            if program is not None:
+            found = form[0].at(sizes)
+            if found is not None:
                 self._forms.remove(form)
                 self._forms.append(form)
-                return form.model, program
+                plan = resized(form[1], found.program) if found.is_alike else no_recompute(
+                    found.program, self._name
+                )  # fmt: skip
+                return form[0].model, plan
         sized = bound(model, sizes)
-        held = self._fixed(sized)
-        flat, program = flattened(sized, sizes, kernels=self._kernels, held=held)
+        flat, program = flattened(
+            sized, sizes, kernels=self._kernels, priced=False, held=self._fixed(sized)
+        )
         made = Resizing.of(model, flat, program, sizes, self._kernels)
-        if made is not None:
-            self._forms = [*self._forms[1 - _FORMS :], made]
-        return sized, made_for(self._kernels, program)
+        if made is None:
+            return sized, no_recompute(unpriced(made_for(self._kernels, program)), self._name)
+        plan = no_recompute(made.program, self._name)
+        self._forms = [*self._forms[1 - _FORMS :], (made, plan)]
+        return sized, plan
 
     def _fixed(self, model: ir.Model) -> frozenset[str]:
         """The initializers that others write over, in the same arena."""

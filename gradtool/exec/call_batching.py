@@ -5,12 +5,13 @@ Between those no Python runs: tiny networks would spend most of their time on it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gradtool.native.call import Call
 from gradtool.ops.native import parts_of
-from gradtool.program import Step
+from gradtool.program import Program, Step
 
 MOST = 2**30
 """Operations and bytes of one call: within tens of milliseconds Python looks at signals again."""
@@ -25,14 +26,15 @@ class Link(NamedTuple):
     step: int
 
 
-def linked(calls: Sequence[Bound], steps: Sequence[Step]) -> list[Link]:
+def linked(calls: Sequence[Bound], program: Program) -> list[Link]:
     """The calls in order; adjacent ones of the library as one, up to `MOST`.
 
-    Beside those of `steps` there may be more calls.
+    Beside those of steps there may be more calls.
     """
+    steps = program.steps
     found: list[Link] = []
     waiting: list[Call] = []
-    first, cost = 0, 0
+    first, cost, signatures = 0, 0, program.signatures
 
     def close() -> None:
         if waiting:
@@ -40,10 +42,13 @@ def linked(calls: Sequence[Bound], steps: Sequence[Step]) -> list[Link]:
             waiting.clear()
 
     for index, bound in enumerate(calls):
-        own = (steps[index].flops or 0) + steps[index].moved if index < len(steps) else 0
+        own = 0
+        if index < len(steps):
+            signature = signatures[index]
+            own = signature.cost = signature.cost or _cost(program, steps[index])
         if cost + own > MOST:
             close()
-        for part in parts_of([bound]):
+        for part in (bound,) if isinstance(bound, Call) else parts_of([bound]):
             if not isinstance(part, Call):
                 close()
                 found.append(Link(part, index))
@@ -54,3 +59,10 @@ def linked(calls: Sequence[Bound], steps: Sequence[Step]) -> list[Link]:
         cost += own
     close()
     return found
+
+
+def _cost(program: Program, step: Step) -> int:
+    """The bytes of a step, or its operations if it were a product of its three largest operands."""
+    specs = (program.values[v].spec for v in (*step.reads, *step.writes))
+    sizes = sorted([0, 0, *(spec.bytes for spec in specs if spec is not None)])
+    return max(sum(sizes), math.isqrt(math.prod(sizes[-3:])) // 4)

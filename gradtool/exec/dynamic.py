@@ -154,10 +154,11 @@ def _constant(array: Any) -> ir.Value:
 
 def _last_uses(program: Program) -> dict[int, list[int]]:
     """By step: the values of unknown shape that nobody reads after it."""
+    open_ = {value for value, datum in enumerate(program.values) if datum.spec is None}
     last: dict[int, int] = {}
-    for index, step in enumerate(program.steps):
+    for index, step in enumerate(program.steps if open_ else ()):
         for value in (*step.reads, *step.writes):
-            if program.values[value].spec is None:
+            if value in open_:
                 last[value] = index
     for value in (*program.inputs, *program.outputs):
         last.pop(value, None)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import MissingData, UsageError
+from gradtool.exec.arena_views import ArenaViews
 from gradtool.exec.array_interop import as_numpy
 from gradtool.exec.call_batching import Link, linked
 from gradtool.exec.device import Device
@@ -17,7 +18,8 @@ from gradtool.exec.dynamic import DynamicRegion
 from gradtool.exec.parameters import Mapped, Parameters
 from gradtool.graph.error_context import COMPLAINTS, blamed, failed
 from gradtool.graph.families import split_name
-from gradtool.graph.specs import Spec, contiguous
+from gradtool.graph.specs import Spec
+from gradtool.native.call import Block, laid
 from gradtool.operators.block_size import CACHE, grain
 from gradtool.ops import kernels as registry
 from gradtool.ops import native
@@ -57,24 +59,18 @@ class Executor:
         self.program = plan.program
         self.device = device
         self.arena = device.empty(plan.peak) if arena is None else arena
-        self._given = given or {}
         self._parameters = parameters
         self._mapped = Mapped.of(self.program, parameters)
-        self._workspaces = {b.first: b.offset for b in plan.buffers if b.region == "workspace"}
         self.dynamic = DynamicRegion(self.program, device)
-        self.arrays = self._bind_values()
+        self.arrays = ArenaViews(plan, device, self.arena, given or {}, self._mapped.data)
         self._numbers = {self.program.values[v].name: v for v in self.program.inputs}
         self._leaves = [v for v, d in enumerate(self.program.values) if self._is_read_in(v, d)]
         replaced = {d.alias for d in self.program.values if d.alias is not None}
         self._replaced = [v for v in self._leaves if v in replaced]
         self.load(held)
         self._doubts = None if self.program.grain == CACHE else Doubts()
-        self.calls: list[Callable[[], object]] = []
+        self.calls = self._bound()
         self.links: list[Link] | None = None  # what a step calls, made by the first
-        for index, step in enumerate(self.program.steps):
-            with blamed(partial(self._label, index), "its kernel"):
-                bound = self._bind(index, step)
-                self.calls.append(self._doubted(index, bound))
 
     # ------------------------------------------------------------------- running
 
@@ -105,7 +101,7 @@ class Executor:
         """Run forward and backward once; updates leave new parameters where the old ones lay."""
         links = self.links
         if links is None:
-            links = self.links = linked(self.calls, self.program.steps)
+            links = self.links = linked(self.calls, self.program)
         left = iter(links)
         try:
             with allowance.of_step(self.plan.total):
@@ -192,34 +188,6 @@ class Executor:
             raise UsageError(f"the model has no input {name!r}")
         return self._numbers[name]
 
-    def _bind_values(self) -> list[Any]:
-        """The array of every value of known shape, laid over the arena or what lies elsewhere."""
-        places = {v: (self.arena, b.offset) for b in self.plan.buffers for v in b.values}
-        places |= {v: (held, 0) for v, held in {**self._mapped.data, **self._given}.items()}
-        arrays: list[Any] = [None] * len(self.program.values)
-        for index, datum in enumerate(self.program.values):
-            if datum.spec is None:
-                arrays[index] = self.program.constants.get(index)
-                continue
-            if index in self._given:
-                arrays[index] = self._given[index]
-                continue
-            if datum.kind == "host":
-                arrays[index] = self.program.constants[index]
-                continue
-            offset, value = 0, index
-            while (view := self.program.values[value].view) is not None:
-                offset, value = offset + view.offset, view.base
-            strides = self.program.strides(index)
-            spec = datum.spec
-            if spec.bytes and value in places:
-                base, start = places[value]
-                offset += start
-                arrays[index] = self.device.view(base, offset, spec.shape, spec.dtype, strides)
-            else:
-                arrays[index] = self.device.xp.empty(spec.shape, spec.dtype)
-        return arrays
-
     def _load_parameters(self, values: Iterable[int]) -> None:
         """Fill parameters, state, or constants whose data the program does not hold."""
         for index in values:
@@ -251,6 +219,25 @@ class Executor:
             with blamed(partial(self._label, step), "its kernel"):
                 raise error
 
+    def _bound(self) -> list[Callable[[], object]]:
+        """The calls of all steps; those of the library alone have their words side by side."""
+        steps, calls = self.program.steps, dict[int, Callable[[], object]]()
+        waiting, blocks, places = list[int](), list[Block](), list[list[int]]()
+        base, index = self.device.address(self.arena) if self.program.is_native else 0, 0
+        with blamed(lambda: self._label(index), "its kernel"):
+            for index, step in enumerate(steps):
+                block = place = None
+                if step.is_native and (place := self.arrays.places(index, base)) is not None:
+                    block = self.arrays.block(step, self.program.signatures[index])
+                if block is None or place is None:
+                    calls[index] = self._doubted(index, self._bind(index, step))
+                else:
+                    waiting.append(index)
+                    blocks.append(block)
+                    places.append(place)
+        calls |= zip(waiting, laid(blocks, places), strict=True)
+        return [calls[index] for index in range(len(steps))]
+
     def _bind(self, index: int, step: Step) -> Callable[[], object]:
         if step.is_native:
             return self._bind_native(index, step)
@@ -270,7 +257,7 @@ class Executor:
             return partial(_on_host, self.device, found, inputs, out, dict(step.attributes))
         if found.allocating:
             return partial(_adapted, self.device.xp, found, inputs, out, dict(step.attributes))
-        buffers = found.buffers(out, self._workspace(index, step))
+        buffers = found.buffers(out, self.arrays.workspace(index))
         fixed = partial(found.function, self.device.xp, **buffers, **step.attributes)
         if any(callable(i) for i in inputs):
             return partial(_fetch_then_call, fixed, inputs)
@@ -283,7 +270,7 @@ class Executor:
             [None if v is None else self.arrays[v] for v in values]
             for values in (step.inputs, step.outputs)
         )
-        work = self._workspace(index, step)
+        work = self.arrays.workspace(index)
         return found.bind(*inputs, out=out, work=work, **step.attributes)
 
     def _spec(self, value: int) -> Spec | None:
@@ -298,19 +285,6 @@ class Executor:
         if self.device.xp is np:
             return self.arrays[value]
         return partial(self.device.to_host, self.arrays[value])
-
-    def _workspace(self, index: int, step: Step) -> list[Any]:
-        offset = self._workspaces.get(index, 0)
-        arrays = []
-        for spec in step.workspace:
-            if spec.bytes:
-                arrays.append(
-                    self.device.view(self.arena, offset, spec.shape, spec.dtype, contiguous(spec))
-                )
-            else:
-                arrays.append(self.device.xp.empty(spec.shape, spec.dtype))
-            offset += self.program.aligned(spec.bytes)
-        return arrays
 
 
 def _run_doubted(

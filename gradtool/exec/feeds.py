@@ -45,7 +45,7 @@ def fed(
 
 def takers(model: ir.Model) -> dict[str, ir.Value]:
     """Inputs and initializers of a model by name."""
-    return {v.name or "": v for v in (*model.graph.inputs, *model.graph.initializers.values())}
+    return {v.name or "": v for v in (*model.graph.inputs[:], *model.graph.initializers.values())}
 
 
 def converted(
@@ -75,7 +75,7 @@ def converted(
 
 def inputs_of(model: ir.Model) -> list[ir.Value]:
     """The graph inputs without a default."""
-    return [v for v in model.graph.inputs if v.const_value is None]
+    return [v for v in model.graph.inputs[:] if v.const_value is None]
 
 
 def require(model: ir.Model, arrays: Given, source: str) -> Arrays:

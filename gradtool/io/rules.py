@@ -7,7 +7,7 @@ attributes, at known sizes, and at constants; unknown ones are not judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 
 import onnx_ir as ir
@@ -46,6 +46,17 @@ def check(
             broken = _too_large(node, limits)
         if broken is not None:
             raise ModelError(f"{label(node)}: {broken}")
+
+
+def judges(node: ir.Node, moving: Container[ir.Value]) -> bool:
+    """Whether other sizes, of the values that are `moving`, may break a rule of a node."""
+    rule = RULES.get(node.op_type)
+    if node.domain or (rule is None and node.op_type not in lengths.RULES):
+        return False
+    of_ranks = rule in (_permutation, _axes, _not_scalar)
+    return any(
+        v in moving for v in (node.inputs[1:] if of_ranks else (*node.inputs, *node.outputs))
+    )
 
 
 def _too_large(node: ir.Node, limits: Limits) -> str | None:

@@ -25,12 +25,14 @@ ATTENTION = Signature(
     "q k v masks y lse work",
     f"{SIZES} {STEPS} mask_count causal safe slots",
     "scale fill",
+    ("masks",),
 )
 ATTENTION_GRAD = Signature(
     "attention_grad",
     "q k v lse dy dlse masks dmasks dq dk dv work",
     f"{SIZES} {STEPS} mask_count causal members member_step class_step parts slots",
     "scale fill",
+    ("masks", "dmasks"),
 )
 ROWS, STRIP, KEYS = 256, 56, 256  # of native/kernels/attention.c
 SCORES, MOST = 32768, 224  # of native/kernels/attention_grad.c

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -13,6 +14,7 @@ ELEMENTWISE = Signature(
     "elementwise",
     "code operands results work",
     "count steps inputs outputs spares temporaries slots",
+    tables=("operands", "results"),
 )
 BLOCK, BLOCKS = 1024, 16  # elements, and blocks of a chunk
 REGISTERS = 64
@@ -44,6 +46,13 @@ def work(code: Sequence[Step], inputs: int, held: int, count: int, outputs: int 
     return 4 * slots * block * (held + max(0, temporaries(code, inputs, outputs)))
 
 
+@cache
+def _words(code: tuple[Step, ...]) -> Array:
+    """A program as the library reads it."""
+    words = [(OPERATORS.index(step[0]), *step[1:], step[-1])[:4] for step in code]
+    return np.array(words, np.int32).reshape(-1, 4)
+
+
 def run(
     code: Sequence[Step], inputs: Sequence[Array], outputs: Sequence[Array], work: Array
 ) -> Call:
@@ -62,16 +71,16 @@ def run(
         raise ValueError(f"a program has at most {REGISTERS} registers")
     if any(each.dtype not in (np.float32, np.bool_) for each in (*inputs, *outputs)):
         raise TypeError("an operand is neither float32 nor bool")
-    axes = strided.order(outputs[0])
-    if not all(each.transpose(axes).flags.c_contiguous for each in outputs):
-        raise TypeError("a result has gaps")
-    words = [(OPERATORS.index(step[0]), *step[1:], step[-1])[:4] for step in code]
+    if not all(each.flags.c_contiguous for each in outputs):
+        axes = strided.order(outputs[0])
+        if not all(each.transpose(axes).flags.c_contiguous for each in outputs):
+            raise TypeError("a result has gaps")
     operands = [strided.operand(each, outputs[0]) for each in inputs]
     found = ELEMENTWISE.bind(
-        code=np.array(words, np.int32).reshape(-1, 4),
+        code=_words(tuple(code)),
         operands=np.array(operands, np.int64).reshape(-1, 3 + 2 * strided.AXES),
         results=np.array([(y.ctypes.data, y.dtype == np.bool_) for y in outputs], np.int64),
-        work=work, count=outputs[0].size, steps=len(words), inputs=len(inputs),
+        work=work, count=outputs[0].size, steps=len(code), inputs=len(inputs),
         outputs=len(outputs), temporaries=held,
         spares=sum(map(strided.is_held, operands)) + sum(y.dtype == np.bool_ for y in outputs),
     )  # fmt: skip

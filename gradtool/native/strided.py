@@ -46,8 +46,11 @@ def operand(array: Array, result: Array) -> list[int]:
     Raises:
         ValueError: more axes are left than the library takes.
     """
-    spread = np.broadcast_to(array, result.shape).transpose(order(result))
-    found = axes_of(spread.shape, steps(spread)) or [(1, 1)]
+    if array.shape == result.shape and array.flags.c_contiguous and result.flags.c_contiguous:
+        found: list[Axis] = [(array.size, 1)]
+    else:
+        spread = np.broadcast_to(array, result.shape).transpose(order(result))
+        found = axes_of(spread.shape, steps(spread)) or [(1, 1)]
     if len(found) > AXES:
         raise ValueError(f"{len(found)} axes; at most {AXES} are known")
     rest = [1] * (AXES - len(found))

@@ -102,6 +102,8 @@ def room(size: int) -> list[Spec]:
 
 def in_turn(*calls: Bound) -> Bound:
     """Several calls as one: adjacent calls of the library become one call of it."""
+    if len(calls) == 1:
+        return calls[0]
     linked = list(_linked(parts_of(calls)))
     return linked[0] if len(linked) == 1 else _InTurn(linked)
 

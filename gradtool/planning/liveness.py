@@ -27,6 +27,13 @@ class Lifetime:
     turn: int | None = None
     regions: tuple[Region, ...] = ()
 
+    @classmethod
+    def of(cls, buffer: Buffer, size: int) -> Lifetime:
+        """That of a buffer, of so many bytes."""
+        lasting = (buffer.first, buffer.last, buffer.values)
+        own = (buffer.called, buffer.turn, buffer.regions)
+        return cls(buffer.name, buffer.region, size, *lasting, *own)
+
     def placed(self, offset: int) -> Buffer:
         """The buffer at an offset."""
         lasting = (self.first, self.last, self.values)
@@ -67,28 +74,43 @@ def lifetimes(program: Program) -> list[Lifetime]:
         found.append(
             Lifetime(name, region, size, first, until, tuple(values), called, turn, regions)
         )
-    found += list(workspaces(program))
+    return _in_order([*found, *workspaces(program)])
+
+
+def _in_order(found: Iterable[Lifetime]) -> list[Lifetime]:
     return sorted(found, key=lambda b: (b.region not in ALWAYS_LIVE, b.first, b.values))
 
 
 def called_at(program: Program, needed: Iterable[Lifetime], step: int) -> list[Lifetime]:
-    """The lifetimes, each held at `step` named after its occupant then."""
+    """The lifetimes, each held at `step` named after its occupant then, others as ever."""
     tenants, found = Tenants(program), []
     for each in needed:
-        shared = len(each.values) > 1 and each.region not in ALWAYS_LIVE
-        if shared and each.first <= step <= each.last:
-            called = tenants.at(each.values, step)
-            name = program.values[each.values[called]].name
-            region = tenants.region(each.values, called)
-            each = replace(each, name=name, region=region, called=called)  # noqa: PLW2901
+        if len(each.values) > 1 and each.region not in ALWAYS_LIVE:
+            is_held = each.first <= step <= each.last
+            called = (tenants.at if is_held else tenants.longest)(
+                each.values, step if is_held else each.last
+            )
+            if called != each.called:
+                name = program.values[each.values[called]].name
+                region = tenants.region(each.values, called)
+                each = replace(each, name=name, region=region, called=called)  # noqa: PLW2901
         found.append(each)
     return found
+
+
+def resized(buffers: Iterable[Buffer], program: Program) -> list[Lifetime]:
+    """The lifetimes of the buffers of a program that differs from `program` in sizes alone."""
+    values = program.values
+    found = [
+        Lifetime.of(b, program.aligned(values[b.values[0]].bytes)) for b in buffers if b.values
+    ]
+    return _in_order([*found, *workspaces(program)])
 
 
 def workspaces(program: Program) -> Iterator[Lifetime]:
     """The workspaces by step."""
     for index, step in enumerate(program.steps):
-        size = workspace_bytes(program, step)
+        size = workspace_bytes(program, step) if step.workspace else 0
         if size:
             yield Lifetime(workspace_name(step.name), "workspace", size, index, index)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtool.planning.liveness import called_at, lifetimes
+from gradtool.planning import liveness
+from gradtool.planning.liveness import Lifetime, called_at, lifetimes
 from gradtool.planning.packing import load_profile, place
 from gradtool.planning.plan import ALWAYS_LIVE, Plan
 from gradtool.program import Program
@@ -16,7 +17,18 @@ def no_recompute(program: Program, name: str = "keep") -> Plan:
     Parameters, constants and inputs lie one after the other at the start of the arena; everything
     else is packed behind them.
     """
-    needed = lifetimes(program)
+    return _packed(name, program, lifetimes(program))
+
+
+def resized(plan: Plan, program: Program) -> Plan:
+    """The plan of a program that differs from that of a plan without recompute in sizes alone.
+
+    Its steps, views and donations are the same, and so are its buffers, but for their bytes.
+    """
+    return _packed(plan.name, program, liveness.resized(plan.buffers, program))
+
+
+def _packed(name: str, program: Program, needed: list[Lifetime]) -> Plan:
     profile = load_profile(needed, len(program.steps))
     needed = called_at(program, needed, int(profile.argmax()))
     fixed = [b for b in needed if b.region in ALWAYS_LIVE]

@@ -57,6 +57,12 @@ class Buffer:
     turn: int | None = None
     regions: tuple[Region, ...] = ()
 
+    def moved(self, offset: int) -> Buffer:
+        """The buffer at another offset; quicker than `replace`."""
+        lasting = (self.first, self.last, self.values)
+        own = (self.called, self.turn, self.regions)
+        return Buffer(self.name, self.region, self.bytes, offset, *lasting, *own)
+
     @property
     def spans(self) -> Iterator[Span]:
         """The regions that it is of, from when to when."""

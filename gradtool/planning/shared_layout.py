@@ -55,20 +55,20 @@ def laid_over(plan: Plan, layout: Layout, names: Container[str], parts: Parts = 
     }  # fmt: skip
     last = max(len(plan.program.steps) - 1, 0)
     buffers = [
-        replace(own[name], offset=place.offset) if name in own else replace(place, last=last)
+        own[name].moved(place.offset) if name in own else replace(place, last=last)
         for name, place in layout.items()
     ]
     end = size(layout)
     for buffer in fixed:
         if buffer.region in SHARED and buffer.name in parts:
             whole, start = parts[buffer.name]
-            buffers.append(replace(buffer, offset=layout[whole].offset + start))
+            buffers.append(buffer.moved(layout[whole].offset + start))
         elif own.get(buffer.name) is not buffer:
-            buffers.append(replace(buffer, offset=end))
+            buffers.append(buffer.moved(end))
             end += buffer.bytes
     shift = end - sum(b.bytes for b in fixed)
     moving = (b for b in plan.buffers if b.region not in ALWAYS_LIVE)
-    buffers += [replace(b, offset=b.offset + shift) for b in moving]
+    buffers += [b.moved(b.offset + shift) if shift else b for b in moving]
     return replace(
         plan, buffers=tuple(buffers), peak=plan.peak + shift, peak_live=plan.peak_live + shift
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -125,6 +126,37 @@ class Step:
         """The numbers of the values written, absent ones left out."""
         return (o for o in self.outputs if o is not None)
 
+    def needing(self, workspace: tuple[Spec, ...], scratch_bytes: int) -> Step:
+        """The step with other needs; quicker than `replace`.
+
+        Args:
+            workspace: the arrays of it.
+            scratch_bytes: what it takes outside of the arena.
+        """
+        held = list(_FIELDS(self))
+        held[_NEEDS : _NEEDS + 2] = workspace, scratch_bytes
+        return Step(*held)
+
+
+_NAMES = [each.name for each in fields(Step)]
+_FIELDS, _NEEDS = attrgetter(*_NAMES), _NAMES.index("workspace")
+
+
+class Signature:
+    """What like steps have in common: their `kind`, operator and attributes, and how operands lie.
+
+    They have the same native kernel, workspace and call, but for addresses.  So `bound` is the call
+    of all of them, once one of them was bound (`exec/arena_views.py`), and `cost` what it takes
+    (`exec/call_batching.py`).
+    """
+
+    __slots__ = ("bound", "cost", "kind")
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+        self.bound: Any = None
+        self.cost = 0
+
 
 @dataclass(frozen=True)
 class Program:
@@ -199,6 +231,42 @@ class Program:
         """Whether kernels of the native library run some of its steps."""
         return any(step.is_native for step in self.steps)
 
+    @cached_property
+    def signatures(self) -> list[Signature]:
+        """By step, what like steps have in common."""
+        kinds: dict[Hashable, int] = {}
+        known: dict[Hashable, Signature] = {}
+        found = []
+        for index, step in enumerate(self.steps):
+            kind = step.op, step.version, step.is_native, settings(step.attributes)
+            found.append(self.signature(kinds.setdefault(kind, index), step, known))
+        return found
+
+    def signature(self, kind: int, step: Step, known: dict[Hashable, Signature]) -> Signature:
+        """The signature of a step, new unless it is `known`.
+
+        Args:
+            kind: the number of the first step of its operator and attributes.
+            step: one of `steps`, or such.
+            known: by how operands lie, changed here.
+        """
+        operands = (*step.inputs, *step.outputs)
+        key = kind, *[None if v is None else self._lying(v) for v in operands]
+        if key not in known:
+            known[key] = Signature(kind)
+        return known[key]
+
+    def _lying(self, value: int) -> Hashable:
+        """The spec of a value, by identity, and how it lies; numbers on the host by themselves."""
+        datum = self.values[value]
+        if datum.kind == "host":
+            return -value
+        if datum.view is not None:
+            return id(datum.spec), datum.view.strides
+        if datum.channels_last or datum.by_column:
+            return id(datum.spec), datum.by_column
+        return id(datum.spec)
+
     def is_dynamic(self, step: Step) -> bool:
         """Whether a step reads or writes a value whose shape depends on data.
 
@@ -220,3 +288,20 @@ class Program:
         if datum.spec is None:
             raise ValueError(f"{datum.name}: its shape depends on data")
         return datum.strides
+
+
+def settings(attributes: Mapping[str, Any]) -> Hashable:
+    """Attributes to be compared: by their identity if one is an array, or has a list in it."""
+    found = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items())
+    try:
+        hash(found)
+    except TypeError:
+        return id(attributes)
+    return found
+
+
+def unpriced(program: Program) -> Program:
+    """A program whose steps have neither operations nor bytes that they move."""
+    return replace(
+        program, steps=tuple(replace(step, flops=None, moved=0) for step in program.steps)
+    )

@@ -65,9 +65,14 @@ class _Group:
         return list(dict.fromkeys(int(n) for kind, n in symbols if kind == "leaf"))
 
 
-def fused(program: Program) -> Program:
-    """The program whose native elementwise steps are grouped."""
-    found = _Fusion(program)
+Waiting = tuple[frozenset[int], int, bool]
+"""Values that wait for a step, the one that is then not written, and whether the latter is larger:
+a decision that sizes may turn round."""
+
+
+def fused(program: Program, weighed: list[Waiting] | None = None) -> Program:
+    """The program whose native elementwise steps are grouped; decisions by size are `weighed`."""
+    found = _Fusion(program, weighed)
     groups = [found.group(index) for index in range(len(program.steps))]
     inside = found.inside
     steps = [
@@ -82,8 +87,9 @@ def fused(program: Program) -> Program:
 class _Fusion:
     """Groups as they grow, over the steps of a program in order."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, weighed: list[Waiting] | None) -> None:
         self.program = program
+        self._weighed = weighed
         self.inside: set[int] = set()  # steps that run with a later one
         self._open: dict[int, tuple[int, _Group]] = {}  # by result: the last step, and the group
         self._readers = Counter(v for step in program.steps for v in dict.fromkeys(step.reads))
@@ -136,7 +142,10 @@ class _Fusion:
             return bool(step.group) and step.group == group.steps[-1].group
         storages = [self.program.storage(v) for v in group.leaves]
         waiting = {v for v in storages if last <= self._last_read[v] < index and not self._stays(v)}
-        return sum(values[v].bytes for v in waiting) <= between.bytes
+        may = sum(values[v].bytes for v in waiting) <= between.bytes
+        if waiting and self._weighed is not None:
+            self._weighed.append((frozenset(waiting), next(group.steps[-1].writes), may))
+        return may
 
     def _is_gone(self, leaf: int, index: int) -> bool:
         """Whether the storage of a leaf may be overwritten before a step, or by the step itself."""

@@ -21,17 +21,24 @@ from gradtool.ops.native import EXACT, Native
 from gradtool.ops.shared.image_layouts import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
-from gradtool.program.fusion import fused
+from gradtool.program.fusion import Waiting, fused
 from gradtool.program.reserve_space import first_instances, keeping
 
 _IMAGE = 4  # axes
 _NUMBER = 8  # bytes
 
 
-def natively(program: Program, *, grouped: bool = True, exact: bool = False) -> Program:
+def natively(
+    program: Program,
+    *,
+    grouped: bool = True,
+    exact: bool = False,
+    weighed: list[Waiting] | None = None,
+) -> Program:
     """The program with native kernels wherever they fit; elementwise steps fused if `grouped`.
 
-    With `exact`, convolutions are sums of products, none is Winograd's.
+    With `exact`, convolutions are sums of products, none is Winograd's.  Decisions of fusion by
+    size are `weighed`.
     """
     found = [_fitting(program, step)[0] for step in program.steps]
     last = _last(program, found)
@@ -49,18 +56,20 @@ def natively(program: Program, *, grouped: bool = True, exact: bool = False) -> 
         for step, kernel in zip(program.steps, found, strict=True)
     )  # fmt: skip
     chosen = keeping(dataclasses.replace(laid, steps=steps))
-    return _with_workspaces(fused(chosen) if grouped else chosen)
+    return _with_workspaces(fused(chosen, weighed) if grouped else chosen)
 
 
-def made_for(kernels: kernel_sets.Kernels, program: Program) -> Program:
+def made_for(
+    kernels: kernel_sets.Kernels, program: Program, weighed: list[Waiting] | None = None
+) -> Program:
     """The program of numpy's or CuPy's kernels, made for others.
 
     For those of another runtime no step has a workspace, but for the bodies of control flow.  Where
     the library's kernels run, whatever files have stays there: the library watches over mappings
-    (`exec/mapped_files.py`).
+    (`exec/mapped_files.py`).  Decisions of fusion by size are `weighed`.
     """
     if kernels in kernel_sets.LIBRARY:
-        program = natively(program, exact=kernels == "exact")
+        program = natively(program, exact=kernels == "exact", weighed=weighed)
         kernels = kernels if program.is_native else "numpy"
         program = in_place(program) if program.is_native else program
     elif kernels == kernel_sets.NONE:
@@ -85,10 +94,8 @@ def _with_workspaces(program: Program) -> Program:
 
     def with_its_own(step: Step) -> Step:
         kernel = native.find(*split_name(step.op), step.version) if step.is_native else None
-        if kernel is None:
-            return step
-        needed = workspace(program, step, kernel)
-        return dataclasses.replace(step, workspace=needed) if needed else step
+        found = None if kernel is None else workspace(program, step, kernel)
+        return dataclasses.replace(step, workspace=found) if found else step
 
     return dataclasses.replace(program, steps=tuple(map(with_its_own, program.steps)))
 
@@ -99,6 +106,14 @@ def workspace(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...]:
     return tuple(ask(kernel.work, inputs, out, step.attributes))
 
 
+def needed(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...] | None:
+    """The workspace of a native kernel, its `work`; None if it does not fit a step."""
+    inputs, out = _specs(program, step)
+    if not ask(kernel.fits, inputs, out, step.attributes):
+        return None
+    return tuple(ask(kernel.work, inputs, out, step.attributes))
+
+
 def renewed(program: Program, step: Step) -> Step | None:
     """A native step of a program with the workspace for its written outputs.
 
@@ -106,10 +121,8 @@ def renewed(program: Program, step: Step) -> Step | None:
     """
     kernel = native.find(*split_name(step.op), step.version)
     assert kernel is not None  # noqa: S101 - see `natively`
-    inputs, out = _specs(program, step)
-    if not ask(kernel.fits, inputs, out, step.attributes):
-        return None
-    return dataclasses.replace(step, workspace=workspace(program, step, kernel))
+    found = needed(program, step, kernel)
+    return None if found is None else dataclasses.replace(step, workspace=found)
 
 
 Provider = Literal["numpy", "native", "cupy"]
@@ -152,12 +165,17 @@ def _fitting(program: Program, step: Step) -> tuple[Native | None, str]:
         return None, "the library has no such kernel"
     if program.is_dynamic(step):
         return None, "its sizes depend on data"
-    if not kernel.strided and not all(_lies_in_rows(program, v) for v in step.reads):
+    if not kernel.strided and not lie_in_rows(program, step):
         return None, "it reads a view whose elements lie apart"
     inputs, out = _specs(program, step)
     if not ask(kernel.fits, inputs, out, step.attributes):
         return None, "types, sizes or attributes are not those of the library"
     return kernel, ""
+
+
+def lie_in_rows(program: Program, step: Step) -> bool:
+    """Whether all that a step reads lies in rows without gaps."""
+    return all(_lies_in_rows(program, v) for v in step.reads)
 
 
 def _lies_in_rows(program: Program, value: int) -> bool:

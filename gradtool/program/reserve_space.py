@@ -14,11 +14,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from gradtool.graph.families import split_name
+from gradtool.graph.specs import Spec
 from gradtool.ops import costs
 from gradtool.ops.recurrent.native import KEPT_IN, KEPT_OUT, OPERANDS, kept
 from gradtool.program import Program, Step, Value
 
-_FORWARD, _GRADIENT = "LSTM", "ai.gradtool::LSTMGrad"
+PAIRED = _FORWARD, _GRADIENT = "LSTM", "ai.gradtool::LSTMGrad"
 
 
 def keeping(program: Program) -> Program:
@@ -39,7 +40,8 @@ def keeping(program: Program) -> Program:
             continue
         made = steps[maker]
         if len(made.outputs) <= KEPT_OUT:
-            values.append(_value(program, made))
+            name = f"{made.name}.gates"
+            values.append(Value(name, reserved(program.values, made), "activation"))
             made = _with_output(values, made, KEPT_OUT, len(values) - 1)
         steps[maker] = made
         steps[number] = _with_input(values, step, KEPT_IN, made.outputs[KEPT_OUT])
@@ -75,11 +77,11 @@ class _Same:
         return self._key(view.base), view.offset, view.strides, spec and spec.shape
 
 
-def _value(program: Program, forward: Step) -> Value:
-    """The reserve space of a forward step."""
-    x, _, r = (program.values[v].spec for v in forward.inputs[:3] if v is not None)
+def reserved(values: Sequence[Value], forward: Step) -> Spec:
+    """The reserve space of a native forward step."""
+    x, _, r = (values[v].spec for v in forward.inputs[:3] if v is not None)
     assert x is not None and r is not None  # noqa: S101, PT018 - a native step
-    return Value(f"{forward.name}.gates", kept(x, r, forward.attributes), "activation")
+    return kept(x, r, forward.attributes)
 
 
 def _with_output(values: Sequence[Value], step: Step, number: int, value: int) -> Step:

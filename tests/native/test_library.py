@@ -191,3 +191,28 @@ sources.FOLDER = Path({str(tmp_path)!r})
 print(library.status())"""
 
     assert "does not load" in in_a_fresh_process(code)
+
+
+@needs_library
+def test_a_block_bound_nowhere_runs_on_operands_wherever_they_lie():
+    from gradtool.native import optimizers
+
+    def lies(number, array):
+        return call.nowhere(number, array.shape, array.dtype, array.strides)
+
+    x, g, rate = np.ones(5, np.float32), np.arange(5, dtype=np.float32), np.float32([0.5])
+    made, halves = np.empty_like(x), np.full_like(x, 0.5)
+    there = [lies(i, each) for i, each in enumerate((x, g, rate))]
+    step = optimizers.momentum(there[0], there[1], None, there[0], None, rate=there[2])
+    product = elementwise.run(
+        [("mul", 2, 0, 1)], [lies(0, x), halves], [lies(1, made)], np.empty(0, np.float32)
+    )
+    blocks = [call.Block.of(step.parts), call.Block.of(product.parts)]
+    places = [[x.ctypes.data, g.ctypes.data, rate.ctypes.data], [x.ctypes.data, made.ctypes.data]]
+    both = call.Call.joined(call.laid(blocks, places))
+    both()
+    assert x.tolist() == [1, 0.5, 0, -0.5, -1]
+    assert made.tolist() == [0.5, 0.25, 0, -0.25, -0.5]
+    rate[:] = 1
+    both()
+    assert x.tolist() == [1, -0.5, -2, -3.5, -5]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from types import MappingProxyType
 from typing import Any
 
@@ -120,6 +120,12 @@ def program_of(
 
 
 def code_of(operations: Sequence[Operation], leaves: int) -> tuple[list[library.Step], list[float]]:
+    """The code of `_code`."""
+    return _code(tuple(operations), leaves)
+
+
+@cache
+def _code(operations: tuple[Operation, ...], leaves: int) -> tuple[list[library.Step], list[float]]:
     """The program, and the numbers passed as inputs after the leaves.
 
     Only the last operation gives the result: so that may be any of the inputs.
@@ -201,7 +207,13 @@ def _register(op: str, of: Programs, fits: Callable[..., bool] = _fits) -> None:
 
 
 def _of(formula: str | Callable[..., Any]) -> Programs:
-    return lambda *inputs, **given: program_of(formula, inputs, **given)
+    @cache
+    def of(present: tuple[bool | None, ...], given: tuple[tuple[str, Any], ...]) -> list[Operation]:
+        return program_of(formula, present, **dict(given))
+
+    return lambda *inputs, **given: of(
+        tuple(None if x is None else True for x in inputs), tuple(given.items())
+    )
 
 
 def _folded(step: str) -> Programs:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -29,8 +29,8 @@ class _Matrix(NamedTuple):
 
 
 def _matrix(a: Array) -> _Matrix | None:
-    """Layout of a matrix; None if neither of its axes is innermost."""
-    (rows, columns), (down, right) = a.shape, a.strides
+    """Layout of the first matrix of a stack; None if neither of its axes is innermost."""
+    (rows, columns), (down, right) = a.shape[-2:], a.strides[-2:]
     if columns == 1 or right == _SIZE:
         return _Matrix(a.ctypes.data, down // _SIZE if rows > 1 else max(columns, 1), turned=False)
     if rows == 1 or down == _SIZE:
@@ -55,21 +55,21 @@ def bound_product(a: Array, b: Array, y: Array, work: Array, **more: Any) -> Bou
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and y.flags.c_contiguous:
         a, y = a.reshape(-1, a.shape[-1]), y.reshape(-1, y.shape[-1])
     lead = y.shape[:-2]
-    a, b = (np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
+    a, b = (x if x.shape[:-2] == lead else np.broadcast_to(x, (*lead, *x.shape[-2:]))
+            for x in (a, b))  # fmt: skip
+    m, n, k = y.shape[-2], y.shape[-1], a.shape[-1]
     calls: list[Bound] = []
-    for one, other, result, batch in _stacks(a, b, y):
-        left, right = (_matrix(x[(0,) * (x.ndim - 2)]) for x in (one, other))
+    for one, other, result, steps, batch in _stacks(a, b, y):
+        left, right = _matrix(one), _matrix(other)
         if left is None or right is None:
-            calls.append(partial(np.matmul, one, other, out=result))
+            calls.append(partial(np.matmul, *map(_flattened, (one, other)), out=_flattened(result)))
             continue
-        steps = [x.strides[0] // _SIZE if x.ndim > 2 else 0 for x in (one, other, result)]
-        m, n, k = y.shape[-2], y.shape[-1], a.shape[-1]
         calls.append(
             library.GEMM.bind(
                 a=left.address, b=right.address, bias=more.get("bias"), c=result.ctypes.data,
-                work=work.ctypes.data, batch=batch, m=m, n=n, k=k,
+                work=work, batch=batch, m=m, n=n, k=k,
                 a_row=left.row, b_row=right.row, c_row=max(result.strides[-2] // _SIZE, 1),
-                a_step=steps[0], b_step=steps[1], c_step=steps[2],
+                a_step=steps[0] // _SIZE, b_step=steps[1] // _SIZE, c_step=steps[2] // _SIZE,
                 a_turned=int(left.turned), b_turned=int(right.turned),
                 slots=slots(batch * m * n * k),
                 alpha=more.get("alpha", 1.0), beta=more.get("beta", 0.0),
@@ -78,31 +78,26 @@ def bound_product(a: Array, b: Array, y: Array, work: Array, **more: Any) -> Bou
     return in_turn(*calls)
 
 
-def _stacks(a: Array, b: Array, y: Array) -> Iterator[tuple[Array, Array, Array, int]]:
-    """Evenly strided stacks of matrices, of as many leading axes as possible."""
-    lead = y.shape[:-2]
-    if not lead:
-        yield a, b, y, 1
+def _stacks(a: Array, b: Array, y: Array) -> Iterator[tuple[Array, Array, Array, list[int], int]]:
+    """Evenly strided stacks of matrices, bytes between those, and how many there are."""
+    steps = [_step(x) for x in (a, b, y)]
+    if None not in steps:
+        yield a, b, y, cast("list[int]", steps), math.prod(y.shape[:-2])
         return
-    if all(_is_even(x) for x in (a, b, y)):
-        flat = [_flattened(x) for x in (a, b, y)]
-        yield (*flat, math.prod(lead))
-        return
-    for index in range(lead[0]):
+    for index in range(y.shape[0]):
         yield from _stacks(a[index], b[index], y[index])
 
 
-def _is_even(a: Array) -> bool:
-    """Whether the leading axes step evenly through memory."""
+def _step(a: Array) -> int | None:
+    """Bytes between matrices, 0 of one; None if the leading axes step unevenly through memory."""
     lead = [(n, s) for n, s in zip(a.shape[:-2], a.strides[:-2], strict=True) if n > 1]
-    return all(s == n1 * s1 for (_, s), (n1, s1) in pairwise(lead))
+    is_even = all(s == n1 * s1 for (_, s), (n1, s1) in pairwise(lead))
+    return (lead[-1][1] if lead else 0) if is_even else None
 
 
 def _flattened(a: Array) -> Array:
-    lead = [s for n, s in zip(a.shape[:-2], a.strides[:-2], strict=True) if n > 1]
-    shape = (math.prod(a.shape[:-2]), *a.shape[-2:])
-    step = lead[-1] if lead else 0
-    return np.lib.stride_tricks.as_strided(a, shape, (step, *a.strides[-2:]))
+    shape, step = (math.prod(a.shape[:-2]), *a.shape[-2:]), _step(a)
+    return np.lib.stride_tricks.as_strided(a, shape, (step, *a.strides[-2:]))  # type: ignore[arg-type]
 
 
 def _are_matrices(a: Spec, b: Spec, *, out: Specs) -> bool:

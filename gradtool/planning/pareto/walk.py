@@ -165,10 +165,10 @@ class Walk:
         """Call a kernel, which is bound once for each line: searches make many short calls."""
         if kernel.name not in self._calls:
             call = kernel.bind(line=ctypes.addressof(self._line), **numbers)
-            self._calls[kernel.name] = call.steps[0][1], call
+            self._calls[kernel.name] = call.words, call
         words, call = self._calls[kernel.name]
         for name, number in numbers.items():
-            setattr(words, name, number)
+            words[kernel.names[name]] = number
         call.run()
 
     # --------------------------------------------------------------------- memory
