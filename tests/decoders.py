@@ -29,6 +29,7 @@ class Options:
 
     `names` are of the caches before and after, `{n}` by layer, `{kind}` key or value.  A `flat`
     mask of a joined one is picked from by indices of examples and places, these from `start` on.
+    `alone`: a cache goes through a Concat of its own first, as transformers' cache is traced.
     """
 
     form: str = "fused"
@@ -47,6 +48,7 @@ class Options:
     start: str = "zero"
     words: int = WORDS
     most: int = MOST
+    alone: bool = False
 
 
 @dataclass
@@ -147,6 +149,8 @@ class Decoder:
     def joined(self, layer: int, x: str, after: list[str], *, past: bool, tag: str) -> str:
         o = self.options
         before, now = self.cached(layer)
+        if past and o.alone:
+            before = [self.emit("Concat", name, axis=-2) for name in before]
         q, *kv = (
             self.emit(
                 "Transpose", self.emit("Reshape", each, self.integers(0, 0, -1, HEAD)),

@@ -8,6 +8,7 @@ names follow from the file alone, and lead back to the place.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,9 @@ from gradtool.io import literals, walk
 Body = onnx.GraphProto | onnx.FunctionProto
 Key = tuple[str, str, str]  # of a function: domain, name, overload
 TRACER = "pytorch"  # its exporters make initializers of all parameters, Constants of literals
+# Names of TorchScript's Constants, which stay when a quantiser or an optimizer writes the file.
+TRACED = re.compile(r"/(?:.*/)?Constant(?:_\d+)?_output_0")
+_READ = re.compile(r"onnx::\w+_\d+")
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,8 @@ def lift(model: onnx.ModelProto, keep: Callable[[str, str], bool]) -> None:
             tensor = lifted[each.name] = onnx.TensorProto()
             tensor.CopyFrom(each.tensor())
             tensor.name = each.name
-            plain = _is_constant(each) and (traced or math.prod(tensor.dims) == 1)
+            told = traced or any(form.fullmatch(each.local) for form in (TRACED, _READ))
+            plain = _is_constant(each) and (told or math.prod(tensor.dims) == 1)
             literal = [onnx.StringStringEntryProto(key=LITERAL, value="1")] if plain else []
             notes[each.name] = [*noted.get(each.local, []), *literal]
             if scope.function is not None:

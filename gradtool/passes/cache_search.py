@@ -140,7 +140,9 @@ def _grown_by(node: ir.Node, slot: int, axis: int, added: Sequence[int]) -> Iter
 
 
 def is_layout(node: ir.Node) -> bool:
-    return not node.domain and node.op_type in (*SAME, "Transpose")
+    """Whether a node has the elements of its first operand alone, perhaps in another order."""
+    lone = node.op_type == "Concat" and len(node.inputs) == 1
+    return not node.domain and (lone or node.op_type in (*SAME, "Transpose"))
 
 
 def perm_of(node: ir.Node, rank: int) -> Sequence[int]:

@@ -15,6 +15,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from gradtool.graph.metadata import CLASSES, LONGEST, SCOPES, TRACE
+from gradtool.io.lift_constants import TRACED
 
 Role = Literal["parameter", "constant"]
 
@@ -55,6 +56,8 @@ def role(value: ir.Value, written: Collection[str]) -> Role | None:
     kind = value.metadata_props.get(KIND)
     if kind is not None:
         return "parameter" if kind == "PARAMETER" else "constant"
+    if TRACED.fullmatch(value.name or ""):
+        return "constant"
     names = origins(value)
     if names and all(n in written or _NAME.fullmatch(n) is not None for n in names):
         return "constant"

@@ -217,3 +217,27 @@ def test_constants_of_pytorch_are_literals(producer, expected):
 
     assert set(gt.grad(gt.load(made), loss="mse:y").gradients) == expected
     assert set(gt.grad(gt.load(made), loss="mse:y", wrt=["c"]).gradients) == {"c"}
+
+
+@pytest.mark.parametrize("held", ["Constant", "initializer"])
+@pytest.mark.parametrize(
+    ("name", "trained"),
+    [("onnx::Mul_12", True), ("/net/rotary/Constant_1_output_0", False), ("scale", True)],
+)
+def test_literals_of_torchscript_stay_such_when_a_quantiser_writes_the_file(held, name, trained):
+    make, tensor = onnx.helper.make_node, onnx.numpy_helper.from_array
+    numbers = tensor(np.array([1, 2, 3], np.float32), name)
+    is_node = held == "Constant"
+    nodes = [make("Constant", [], [name], value=numbers)] if is_node else []
+    nodes += [make("MatMul", ["x", "w"], ["p"]), make("Mul", ["p", name], ["y"])]
+    weights = [tensor(np.eye(3, dtype=np.float32), "w"), *([] if is_node else [numbers])]
+    x, y = (onnx.helper.make_tensor_value_info(n, 1, [2, 3]) for n in "xy")
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y], weights)
+    made = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9,
+        producer_name="onnx.quantize",
+    )  # fmt: skip
+    literal = not trained or (is_node and name.startswith("onnx::"))
+    expected = {"w"} if literal else {"w", name}
+
+    assert set(gt.grad(gt.load(made), loss="mse:y").gradients) == expected
