@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.graph.predicates import is_used
 from gradtool.graph.typed import Dim, Node, Tensor, static
+from gradtool.ops.attention.body_form import split
 from gradtool.passes._contrib_dense import inputs_of, rms_norm
 from gradtool.passes.parameters import ANGLES
 
@@ -214,19 +216,43 @@ def group_query_attention(op: Builder, node: Node) -> Sequence[Tensor]:
         size = 0 if 2 * cos.shape[1] == q.shape[2] // heads else 2 * cos.shape[1]
         q = _rotated(op, q, cos, sin, positions, turn, size, heads)
         k = _rotated(op, k, cos, sin, positions, turn, size, groups)
-    window = given.get_int("local_window_size", -1)
-    mask = added if window < 0 else _window_mask(op, q, past_k, window, added)
-    softcap = given.get_float("softcap", 0.0)
-    found = _attention(
-        op, q, k, v, mask, past_k, past_v, scale=_scale(node),
-        is_causal=given.get_int("causal", 1) or None, softcap=softcap or None,
-        q_num_heads=heads, kv_num_heads=groups,
-    )  # fmt: skip
+    window, causal = given.get_int("local_window_size", -1), given.get_int("causal", 1)
+    sink = op.constant(0.0, q.dtype) if given.get_int("smooth_softmax", 0) > 0 else rest[0]
+    behind = sink is not None and past_k is not None and bool(causal)
+    hidden = window >= 0 or behind
+    mask = _place_mask(op, q, past_k, window, added, causal=behind) if hidden else added
+    options = {
+        "scale": _scale(node), "is_causal": (0 if behind else causal) or None,
+        "softcap": given.get_float("softcap", 0.0) or None,
+    }  # fmt: skip
+    if sink is None:
+        options |= {"q_num_heads": heads, "kv_num_heads": groups}
+        found = tuple(_attention(op, q, k, v, mask, past_k, past_v, **options))
+    else:
+        q, k, v = split(op, q, heads), split(op, k, groups), split(op, v, groups)
+        if past_k is not None:
+            k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
+        found = _sunk(op, q, k, v, mask, sink, **options), k, v
     if given.get_int("sliding_window_cache", 0):
         producer = found[0].producer()
         assert producer is not None  # noqa: S101 - it was emitted here
         producer.meta[WINDOWED] = node.name
-    return tuple(found)
+    return found
+
+
+def _sunk(
+    op: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sink: Tensor, **given: Any
+) -> Tensor:
+    """`Σ e^s v / (Σ e^s + e^sink)`: attention times σ(log Σ e^s - sink), of [B, H, S, D] operands.
+
+    Source: OpenAI 2025 (arXiv:2508.10925), whose heads learn a score of nothing each.
+    """
+    masks = [] if mask is None else [op.unsqueeze(mask, list(range(4 - len(mask.shape))))]
+    y, total = op.FusedAttention(q, k, v, *masks, outputs=2, **given)
+    kept = op.Sigmoid(total - op.reshape(op.cast(sink, total.dtype), [1, -1, 1, 1]))
+    y = op.transpose(y * op.cast(kept, y.dtype), [0, 2, 1, 3])
+    b, s, heads, size = y.shape
+    return op.reshape(y, [b, s, heads * size])
 
 
 _GROUP_INPUTS = (
@@ -234,11 +260,11 @@ _GROUP_INPUTS = (
     "cos_cache", "sin_cache", "position_ids", "attention_bias", "head_sink", "k_scale", "v_scale",
     "q_norm_weight", "k_norm_weight", "query_seqlens",
 )  # fmt: skip
-_UNSUPPORTED = ("head_sink", "k_scale", "v_scale", "query_seqlens")
+_UNSUPPORTED = ("k_scale", "v_scale", "query_seqlens")
 
 
 def _refuse_unsupported(node: Node, inputs: Sequence[Tensor | None]) -> None:
-    """Refuse a GroupQueryAttention with a quantised cache, a sink, or lengths of queries.
+    """Refuse a GroupQueryAttention with a quantised cache, or lengths of queries.
 
     Raises:
         ModelError: naming the input or the attribute.
@@ -246,7 +272,7 @@ def _refuse_unsupported(node: Node, inputs: Sequence[Tensor | None]) -> None:
     given = node.attributes
     named = zip(_GROUP_INPUTS, inputs, strict=True)
     found = [name for name, value in named if name in _UNSUPPORTED and value is not None]
-    found += [name for name in ("smooth_softmax", "qk_output") if given.get_int(name, 0) > 0]
+    found += ["qk_output"] if given.get_int("qk_output", 0) > 0 else []
     kinds = ("k_quant_type", "v_quant_type")
     found += [name for name in kinds if given.get_string(name, "NONE") not in ("NONE", "")]
     if len(node.inputs) > len(_GROUP_INPUTS):
@@ -280,15 +306,17 @@ def refuse_windowed_caches(graph: ir.Graph) -> None:
             )
 
 
-def _window_mask(
-    op: Builder, q: Tensor, past: Tensor | None, window: int, added: Tensor | None
+def _place_mask(
+    op: Builder, q: Tensor, past: Tensor | None, window: int, added: Tensor | None, *, causal: bool
 ) -> Tensor:
-    """A mask that hides keys more than `window` places before the query, on top of another."""
+    """A mask over keys more than `window` places before the query, or after it; on another one."""
     length = op.squeeze(op.size_of(q, 1, 2), 0)
     before = op.constant(0) if past is None else op.squeeze(op.size_of(past, 2, 3), 0)
     rows = op.unsqueeze(op.Range(0, length, 1) + before, 1)
     columns = op.unsqueeze(op.Range(0, length + before, 1), 0)
-    near = op.Less(rows - columns, window)
+    seen = [op.Less(rows - columns, window)] if window >= 0 else []
+    seen += [op.LessOrEqual(columns, rows)] if causal else []
+    near = reduce(op.And, seen)
     if added is None:
         return near
     low = op.constant(float(np.finfo(added.dtype.numpy()).min), added.dtype)

@@ -29,6 +29,8 @@ FORMS = [
     Options("joined", heads=4, groups=2, total="past_sequence_length + sequence_length"),
     Options("merged", heads=4, groups=2, layers=1),
     Options(names=("in_{kind}.{n}", "out_{kind}.{n}")),
+    Options("joined", alone=True),
+    Options("merged", layers=1, alone=True),
 ]
 
 
@@ -144,7 +146,6 @@ def test_tables_of_angles_are_no_parameters():
 @pytest.mark.parametrize(
     ("attributes", "told"),
     [
-        ({"smooth_softmax": 1}, "smooth_softmax"),
         ({"qk_output": 1}, "qk_output"),
         ({"k_quant_type": "PER_TENSOR"}, "k_quant_type"),
     ],
@@ -154,14 +155,36 @@ def test_what_attention_does_not_support_is_named(attributes, told):
         gt.load(decoders.decoder(Options(attributes=attributes)))
 
 
-def test_a_sink_is_named():
-    proto = decoders.decoder(Options(norms=True, layers=1))
-    (node,) = (n for n in proto.graph.node if n.op_type == "GroupQueryAttention")
-    node.input[11] = "sink"
-    proto.graph.initializer.append(numpy_helper.from_array(np.zeros(2, np.float32), "sink"))
+def with_sinks(options: Options) -> onnx.ModelProto:
+    """A fused decoder whose heads learn a score of nothing each."""
+    proto = decoders.decoder(options)
+    draw = np.random.default_rng(3)
+    for layer, node in enumerate(n for n in proto.graph.node if n.op_type == "GroupQueryAttention"):
+        node.input.extend([""] * (11 - len(node.input)))
+        node.input.append(f"sink.{layer}")
+        sink = draw.standard_normal(options.heads).astype(np.float32)
+        proto.graph.initializer.append(numpy_helper.from_array(sink, f"sink.{layer}"))
+    return proto
 
-    with pytest.raises(gt.ModelError, match="head_sink"):
-        gt.load(proto)
+
+@pytest.mark.parametrize("window", [-1, 3])
+def test_sinks_are_trained_and_share_in_probabilities(window):
+    ort = pytest.importorskip("onnxruntime")
+    options = Options(heads=4, groups=2, window=window)
+    proto = with_sinks(options)
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(["logits"], decoders.feeds(options))
+    model = gt.load(proto)
+    found = trained(model, options)
+    fed = trained(gt.load(proto, keep_cache=True), options)
+
+    np.testing.assert_allclose(
+        gt.run(model, given(model, options)).outputs["logits"], theirs, rtol=2e-4, atol=2e-4
+    )
+    assert {"sink.0", "sink.1"} <= set(found.gradients)
+    for name, gradient in found.gradients.items():
+        most = 1e-4 * abs(fed.gradients[name]).max()
+        np.testing.assert_allclose(gradient, fed.gradients[name], rtol=0, atol=most, err_msg=name)
 
 
 def test_a_cache_of_a_window_is_refused_but_where_it_is_empty():

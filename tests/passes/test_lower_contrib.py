@@ -116,6 +116,16 @@ CALLS = [
     Call("GroupQueryAttention",
          (*GROUPED, None, None, LENGTHS, TOTAL, table(), table(), *[None] * 5, (H,), (H,)),
          GROUPS | {"do_rotary": 1, "qk_norm_epsilon": 1e-3}, (0, 1, 2), "norms", ort=False),
+    Call("GroupQueryAttention", (*GROUPED, None, None, LENGTHS, TOTAL, *[None] * 4, (N,)),
+         GROUPS, (0, 1, 2), "sink"),
+    Call("GroupQueryAttention", (*GROUPED, None, None, LENGTHS, TOTAL, *[None] * 4, (N,)),
+         GROUPS | {"local_window_size": 2, "softcap": 2.0}, (0, 1, 2), "sink behind a window"),
+    Call("GroupQueryAttention", (*GROUPED, None, None, LENGTHS, TOTAL),
+         GROUPS | {"smooth_softmax": 1}, (0, 1, 2)),
+    Call("GroupQueryAttention",
+         ((1, S, D), (1, S, G * H), (1, S, G * H), (1, G, P, H), (1, G, P, H),
+          np.array([S + P - 1], np.int32), np.array(S + P, np.int32), *[None] * 4, (N,)),
+         GROUPS | {"local_window_size": 3}, (0, 1, 2), "sink and past"),
 ]  # fmt: skip
 
 
