@@ -238,7 +238,8 @@ class Builder(Idioms):
         elif not isinstance(value, (np.ndarray, np.generic)):
             array = array.astype((dtype or ir.DataType.INT64).numpy())
         key = (array.dtype.str + array.dtype.name, array.shape, array.tobytes())
-        if key not in self._constants:
+        held = self._constants.get(key)
+        if held is None or self.root.initializers.get(held.name or "") is not held:  # pruned
             made = self.initializer(ir.Tensor(array, name=self.names.fresh("const")))
             self.model.ir_version = max(self.model.ir_version, _CONSTANTS)
             self._constants[key] = made

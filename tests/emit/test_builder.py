@@ -21,6 +21,17 @@ def test_equal_constants_are_one_initializer():
     assert len(model.graph.initializers) == 3
 
 
+def test_a_constant_that_was_pruned_is_there_again_when_it_is_asked_for():
+    model = parse("g (float[N, M] x) => (y) { y = Identity (x) }")
+    op = Builder(model)
+    gone = op.constant(1.0)
+    del model.graph.initializers[gone.name]
+    again = op.constant(1.0)
+
+    assert again is op.constant(1.0)
+    assert again in model.graph.initializers.values()
+
+
 def test_a_list_of_floats_is_not_rounded_in_silence():
     op = Builder(parse("g (float[N, M] x) => (y) { y = Identity (x) }"))
 
