@@ -15,6 +15,7 @@ from gradtool.graph.families import CONTRIB
 from gradtool.graph.predicates import is_float
 from gradtool.graph.typed import as_tensor, ints
 from gradtool.passes.fuse_low_bits import CODES, WHOLE
+from gradtool.passes.integer_products import SCALED
 from gradtool.passes.parameters import Role, Roles
 from gradtool.passes.selection import nothing_meant
 from gradtool.text.words import some, suggest
@@ -27,11 +28,16 @@ TURNED = {(DOMAIN, "QuantizedMatMul"): "turned", (CONTRIB, "MatMulBnb4"): "trans
 
 @dataclass(frozen=True)
 class Use:
-    """A product that reads a weight in a slot, `flipped` if both its axes are exchanged by then."""
+    """A product that reads a weight in a slot, `flipped` if both its axes are exchanged by then.
+
+    One of integers is the node that scales it, and has its float operand `x` and its name apart.
+    """
 
     node: ir.Node
     slot: int
     flipped: bool
+    x: ir.Value | None = None
+    name: str = ""
 
 
 def targets(model: ir.Model, patterns: Sequence[str], roles: Roles) -> dict[ir.Value, list[Use]]:
@@ -44,14 +50,15 @@ def targets(model: ir.Model, patterns: Sequence[str], roles: Roles) -> dict[ir.V
         coded = not is_float(value) and isinstance(uses_of(value, coded=True), list)
         name = stored_as(value)[0]
         uses = uses_of(value, coded=coded) if role.is_named or coded else f"is {role.said(value)}"
-        uses = "is multiplied in whole numbers" if value.meta.get(WHOLE) else uses
+        if value.meta.get(WHOLE) and not value.meta.get(SCALED):
+            uses = "is multiplied in whole numbers"
         if isinstance(uses, str):
             unable[name] = uses
         else:
             (able if role.is_open or coded else closed)[name] = value, uses
     chosen: dict[str, None] = {}
     named = able | closed
-    nodes = {_called(use.node): name for name in able for use in able[name][1]}
+    nodes = {use.name or _called(use.node): name for name in able for use in able[name][1]}
     for pattern in patterns or ("*",):
         exact = pattern in named or pattern in unable
         found = [pattern] if pattern in named else []
@@ -91,7 +98,14 @@ def uses_of(weight: ir.Value, *, coded: bool | None = None) -> list[Use] | str:
     Of one of few bits (`coded`; None: of integers) others may read the codes, which stay; a
     DequantizeLinear makes numbers of them.
     """
-    coded = not is_float(weight) if coded is None else coded
+    if weight.meta.get(SCALED):
+        there = [each for each in weight.meta[SCALED] if each.node.graph is not None]
+        return [Use(each.node, 1, False, each.x, each.name) for each in there] or "is not read"
+    return _followed(weight, coded=not is_float(weight) if coded is None else coded)
+
+
+def _followed(weight: ir.Value, *, coded: bool) -> list[Use] | str:
+    """The products that read a weight, perhaps laid out or dequantised first."""
     found: list[Use] = []
     waiting = [(weight, False, not coded)]
     rank = len(weight.shape or ())
@@ -152,6 +166,8 @@ def _called(node: ir.Node) -> str:
 
 def kind_of(weight: ir.Value, uses: Sequence[Use]) -> tuple[ir.DataType, tuple[int, ...]]:
     """Type and sizes of the numbers of a weight; of few bits they are its scale's and `[N, K]`."""
+    if weight.meta.get(SCALED):
+        return uses[0].node.outputs[0].dtype or ir.DataType.FLOAT, weight.meta[SCALED][0].sizes
     node, scale = uses[0].node, None
     coded = _is_coded(node, uses[0].slot)
     if coded:

@@ -22,6 +22,7 @@ from gradtool.graph.prune import prune
 from gradtool.graph.typed import Tensor, as_tensor, ints
 from gradtool.operators.low_bits import middle
 from gradtool.ops.quantize.body_low_bits import dequantized, unpacked
+from gradtool.passes.integer_products import SCALED
 from gradtool.passes.training_forms import stand_in
 
 BITS = {
@@ -188,6 +189,7 @@ def _packed_operands(op: Builder, matrix: _Matrix) -> list[Any]:
         made = [_constant(op, matrix.codes, packed, ir.DataType.UINT8, partial(_packed, matrix))]
         made[0].meta[CODES] = matrix.codes.name, matrix.moved
         made[0].meta[WHOLE] = WHOLE in matrix.codes.meta
+        made[0].meta[SCALED] = matrix.codes.meta.get(SCALED)
     if matrix.moved or list(matrix.scale.shape) != [rows, blocks]:
         scale = _constant(op, scale, [rows, blocks], scale.dtype, partial(_by_row, matrix, scale))
     made.append(scale)

@@ -26,6 +26,7 @@ from gradtool.graph.lora import Adapter
 from gradtool.graph.training_info import record
 from gradtool.io.zeros import Zeros
 from gradtool.passes._adapted_weights import Use, flips, kind_of, stored_as, targets, uses_of
+from gradtool.passes.integer_products import mark_scales
 from gradtool.passes.parameters import Roles
 from gradtool.passes.training_forms import stand_in
 
@@ -92,6 +93,7 @@ def attach_zeros(model: ir.Model, adapters: Sequence[Adapter], shapes: Mapping[s
         UsageError: a weight of theirs is read otherwise than by products, or not there.
     """
     op = Builder(model, stage="forward")
+    mark_scales(model.graph)
     for adapter in adapters:
         weight = model.graph.initializers.get(adapter.weight)
         uses = None if weight is None else uses_of(weight)
@@ -219,6 +221,8 @@ class _Emit:
 
 def _other(emit: _Emit, use: Use) -> Any:
     """The operand multiplied with the weight, in its layout there."""
+    if use.x is not None:
+        return use.x
     slot = 1 - use.slot
     x = use.node.inputs[slot]
     return emit("Transpose", x, perm=[1, 0]) if flips(use.node, slot) else x

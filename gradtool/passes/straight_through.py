@@ -12,7 +12,6 @@ the purpose of `--ste`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,13 +20,12 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments
-from gradtool.graph.predicates import is_integer
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import dependent
 from gradtool.graph.typed import as_tensor, ints, static
 from gradtool.operators.low_bits import SLOTS
 from gradtool.passes.fuse_low_bits import WHOLE
-from gradtool.passes.parameters import SCALE
+from gradtool.passes.integer_products import PRODUCTS, SCALED, casts
 from gradtool.text.words import count
 
 FLOAT = ir.DataType.FLOAT
@@ -36,7 +34,6 @@ REMEDY = (
     "True} in QDQ format, and pass --ste"
 )
 QLINEAR = ("QLinearConv", "QLinearMatMul")
-PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 BENT = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 # What an integer has in common with the float that it stands for.
 LAYOUTS = (
@@ -85,8 +82,8 @@ def _is_weight(value: ir.Value) -> bool:
 
 
 def _is_of_few_bits(value: ir.Value) -> bool:
-    """Whether a product decodes it a block at a time."""
-    return any(
+    """Whether a product decodes it a block at a time, or scales its numbers."""
+    return bool(value.meta.get(SCALED)) or any(
         use.idx == SLOTS.get(use.node.op_type)
         or (use.idx == 0 and use.node.attributes.get_int("block_size", 0) > 0)
         or (use.node.op_type == "Reshape" and _is_of_few_bits(use.node.outputs[0]))
@@ -170,23 +167,23 @@ class _Reals:
 
     def _multiply(self, node: ir.Node) -> bool:
         """A product of integers cast to floats, as one of floats: whole numbers still."""
-        casts = list(_casts(node.outputs[0]))
+        found = list(casts(node.outputs[0]))
         a, b, *zeros = [*node.inputs, None, None][:4]
         sides = [self._steps(a), self._steps(b)]
-        if not casts or not any(sides) or node.outputs[0].is_graph_output():
+        if not found or not any(sides) or node.outputs[0].is_graph_output():
             return False
         pairs = zip(sides, zeros, strict=True)
         if not all(s is None or (s.is_one and _is_same(s.of[1], z)) for s, z in pairs):
             return False
         rank, dense = len(as_tensor(a).shape), node.op_type == "MatMulInteger"
-        with self._at(casts[0][0] if len(casts) == 1 else node), self.op.arithmetic():
+        with self._at(found[0][0] if len(found) == 1 else node), self.op.arithmetic():
             places = (rank - 2, -1) if dense else (1, 0)
             parts = [
                 self._whole(v, z, s, axis)
                 for v, z, s, axis in zip((a, b), zeros, sides, places, strict=True)
             ]
             product = getattr(self.op, PRODUCTS[node.op_type])(*parts, **arguments(node))
-        for cast, added in casts:
+        for cast, added in found:
             with self._at(cast), self.op.arithmetic():
                 whole = product if added is None else product + self._added(added)
                 made = self.op.Identity(self.op.cast(whole, as_tensor(cast.outputs[0]).dtype))
@@ -276,37 +273,6 @@ class _Reals:
             made = [result] if outputs == 1 else list(result)
         self.made.update(zip(zip(node.outputs, itertools.repeat(to)), made, strict=True))
         return self.made[value, to]
-
-
-def _casts(product: ir.Value) -> Iterator[tuple[ir.Node, ir.Value | None]]:
-    """The casts to floats of an integer product, and the integer added to it before."""
-    for use in product.uses():
-        node = use.node
-        if node.op_type == "Cast" and not is_integer(node.outputs[0]):
-            yield node, None
-        elif node.op_type == "Add" and not node.outputs[0].is_graph_output():
-            after = [each.node for each in node.outputs[0].uses()]
-            if all(n.op_type == "Cast" and not is_integer(n.outputs[0]) for n in after):
-                yield from ((n, node.inputs[1 - use.idx]) for n in after)
-
-
-def mark_scales(graph: ir.Graph) -> None:
-    """Note the factors of products of integers: initializers there are no parameters."""
-    for node in graph:
-        if node.op_type in PRODUCTS and not node.domain:
-            for cast, _ in _casts(node.outputs[0]):
-                _mark_scales(cast.outputs[0])
-
-
-def _mark_scales(whole: ir.Value) -> None:
-    waiting = [v for u in whole.uses() if u.node.op_type == "Mul" for v in u.node.inputs]
-    while waiting:
-        value = waiting.pop()
-        node = None if value is None else value.producer()
-        if value is not None and value.is_initializer():
-            value.meta[SCALE] = True
-        elif node is not None and node.op_type == "Mul" and value is not whole:
-            waiting += node.inputs
 
 
 def _lies_alike(a: ir.Node, b: ir.Node) -> bool:

@@ -164,7 +164,8 @@ def _frozen(graph: ir.Graph, *, adapted: bool) -> list[str]:
     """Mark scales of quantised values, which are no parameters; lines on what is not trained."""
     if not _is_quantised(graph):
         return []
-    from gradtool.passes.straight_through import frozen, mark_scales
+    from gradtool.passes.integer_products import mark_scales
+    from gradtool.passes.straight_through import frozen
 
     mark_scales(graph)
     return frozen(graph, adapted=adapted)
