@@ -12,8 +12,9 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.errors import GradtoolError, UsageError
+from gradtool.errors import GradtoolError, OpenSizes, UsageError
 from gradtool.exec import feeds
+from gradtool.graph.deciding import of_symbol
 from gradtool.passes.evaluation import evaluation
 from gradtool.program.bind_dims import bound
 from gradtool.program.flatten import flatten
@@ -78,5 +79,7 @@ def dims_of(
     batch = sample_of(data, examples)
     if width is not None and data.texts is not None:
         batch = data.texts.cut(batch, width)
-    found = feeds.sizes(model, batch)
-    return {name: found[name] for name in io.symbols(model)}
+    found, names = feeds.sizes(model, batch), io.symbols(model)
+    if lacking := [name for name in names if name not in found]:
+        raise OpenSizes(lacking, {name: of_symbol(model.graph, name) for name in lacking})
+    return {name: found[name] for name in names}

@@ -375,3 +375,19 @@ def test_of_two_outputs_one_is_named():
         trainer.fit(data)
     with gt.Trainer(gt.load(build(TWO, w=w, v=v)), batch=4, steps=1, loss="ce:b") as trainer:
         assert trainer.fit(data).step == 1
+
+
+def test_a_size_that_data_do_not_decide_is_named():
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 18]>
+        g (float[batch, n] x, float[batch, 5] z) => (y) <float[5] w = {2, 1, 1, 1, 1},
+            int64[1] far = {9223372036854775807}, int64[1] one = {1}> {
+            s = Shape <start = 1> (x)  last = Neg (s)  p = Mul (z, w)
+            q = Slice (p, last, far, one, one)  y = Add (q, x) }"""
+    )
+    data = {"x": np.ones((4, 3), "f"), "z": np.ones((4, 5), "f"), "labels": np.ones((4, 3), "f")}
+    with (
+        gt.Trainer(gt.load(model), loss="mse:y", batch=2, steps=1, optimizer="sgd") as trainer,
+        pytest.raises(gt.UsageError, match="sizes without values"),
+    ):
+        trainer.fit(data)
