@@ -66,6 +66,11 @@ def is_nonnegative(number: Dim) -> bool:
     return _compare(number, 0, "is_nonnegative", "is_negative") == 1
 
 
+def is_zero(number: Dim) -> bool:
+    """Whether a number is known to be 0."""
+    return _equal(number, 0) == 1
+
+
 def _elements(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
     """The elements of a scalar or vector, truth values as 0 and 1."""
     if value is None:

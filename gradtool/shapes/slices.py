@@ -63,7 +63,9 @@ def _cut(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
         if step == 1 and contents.is_nonnegative(start) and contents.is_nonnegative(end):
             far = isinstance(end, int) and end >= FAR
             return contents.extent(size, start, size if far else end)
-        return None
+        # From as many places before the end as there are, of which none at all is all as well.
+        whole = step == 1 and isinstance(end, int) and end >= FAR
+        return size if whole and contents.is_zero(size + start) else None
     if isinstance(size, int):
         return extent(size, start, end, step)[2]
     if 0 <= start < end < FAR and step > 0:

@@ -165,3 +165,37 @@ def test_a_bias_that_is_added_as_an_integer_lets_gradients_through():
     np.testing.assert_allclose(found["x"][0, :, 0, 0], [0.4, 0.2], rtol=1e-5)
     np.testing.assert_allclose(theirs[training.gradients["b"]], found["b"], rtol=1e-6)
     np.testing.assert_array_equal(gt.run(training, {"x": x}).outputs["y"], theirs["y"])
+
+
+def test_rows_of_a_quantised_table_that_a_shape_chooses_have_no_gradient():
+    tensor = onnx.numpy_helper.from_array
+    make = onnx.helper.make_node
+    nodes = [
+        make("Shape", ["h"], ["s"]), make("Range", ["zero", "n", "one"], ["places"]),
+        make("Squeeze", ["last"], ["n"]), make("Gather", ["s", "one_"], ["last"]),
+        make("Gather", ["table", "places"], ["rows"]),
+        make("Transpose", ["rows"], ["turned"], perm=[1, 0]),
+        make("DequantizeLinear", ["turned", "scale", "offset"], ["bias"]),
+        make("MatMul", ["x", "w"], ["h"]), make("Add", ["h", "bias"], ["y"]),
+    ]  # fmt: skip
+    order = [7, 0, 3, 2, 1, 4, 5, 6, 8]
+    rng = np.random.default_rng(0)
+    held = {
+        "zero": np.array(0), "one": np.array(1), "one_": np.array([1]),
+        "table": rng.integers(0, 255, (6, 3)).astype(np.uint8), "scale": np.float32(0.01),
+        "offset": np.uint8(120), "w": rng.standard_normal((4, 5)).astype(np.float32),
+    }  # fmt: skip
+    x, y = (onnx.helper.make_tensor_value_info(n, 1, [3, s]) for n, s in (("x", 4), ("y", 5)))
+    graph = onnx.helper.make_graph(
+        [nodes[n] for n in order],
+        "g",
+        [x],
+        [y],
+        [tensor(np.asarray(a), n) for n, a in held.items()],
+    )
+    made = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
+    )
+    training = gt.grad(gt.load(made), loss="sum:y")
+
+    assert list(training.gradients) == ["w"]

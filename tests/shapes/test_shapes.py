@@ -115,6 +115,16 @@ def test_a_slice_of_a_symbolic_axis_is_no_longer_than_the_axis():
     assert found == {"a": "[Min(5, n)]", "b": "[1]"}
 
 
+def test_a_slice_of_the_last_places_of_an_axis_is_the_axis_if_these_are_all():
+    found = inferred(
+        "(float[n] x, float[m] z) => (a, b) <int64[1] far = {9223372036854775807}> "
+        "{ s = Shape (x) last = Neg (s) a = Slice (x, last, far) b = Slice (z, last, far) }"
+    )
+
+    assert found["a"] == "[n]"
+    assert found["b"] not in ("[n]", "[m]")
+
+
 def test_vectors_that_are_data_are_not_written_out():
     body = " ".join(f"c{i + 1} = Concat <axis = 0> (c{i}, c{i})" for i in range(30))
     found = inferred(f"(int64[8] c0) => (c30) {{ {body} }}")

@@ -23,6 +23,7 @@ FROZEN = (
     "a matrix of few bits is frozen: its scales and zero points have no gradient; "
     "--lora RANK trains an adapter beside it"
 )
+LAYOUTS = ("Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger")
 
 
@@ -44,6 +45,17 @@ def require_unrounded(op: Builder, value: ir.Value) -> None:
         more = [v for v in read if is_integer(v)]
         seen.update(more)
         waiting += more
+
+
+def _is_laid_out(value: ir.Value) -> bool:
+    """Whether integers are constants in another layout, or of chosen places."""
+    node = value.producer()
+    while node is not None and node.op_type in LAYOUTS and not node.domain:
+        first = node.inputs[0]
+        if first is None or first.is_initializer():
+            return first is not None
+        node = first.producer()
+    return False
 
 
 def require_frozen(op: Builder, node: Node, matrix: Iterable[ir.Value | None]) -> None:
@@ -72,7 +84,7 @@ def dynamic_quantize_linear(op: Builder, node: Node, *dys: Tensor) -> Gradients:
 def dequantize_linear(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = (x - zero) · scale`:  dscale = Σ dy · (x - zero)."""
     (x, scale), zero = node.inputs[:2], given(node, 2)
-    if x in op.active:
+    if x in op.active and not _is_laid_out(x):
         require_unrounded(op, x)
         raise UnsupportedGradient(node, STEP)
     axis = node.attributes.get_int("axis", 1)
