@@ -15,6 +15,7 @@ the process count.  Exit code 1: a pass after the first takes more than `LIMIT` 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import sys
 import time
@@ -111,6 +112,7 @@ def row(name: str, sizes: int, each: int) -> tuple[list[float], bool]:
             return session.step({**given, "lr": 1e-4}, copy=False).loss
 
         step(batch(proto, FIRST - 1, 0))
+        gc.freeze()  # as the command line does
         first = taken(step, batches)
         after = min((taken(step, batches) for _ in range(2)), key=sum)
         quickest = {
