@@ -24,12 +24,12 @@ Array = np.ndarray[Any, Any]
 class _Watched(mmap.mmap):
     """A mapping whose watch ends with it."""
 
-    watch = -1
+    watch: mapping.Watch | None = None
 
     def __del__(self) -> None:
-        if self.watch >= 0:
-            mapping.unwatch(self.watch)
-            self.watch = -1
+        if self.watch is not None:
+            self.watch.end()
+            self.watch = None
 
 
 class MappedFile:
@@ -51,9 +51,10 @@ class MappedFile:
         except (OSError, ValueError) as error:
             raise MissingData(f"{file.path}: cannot be mapped: {error}") from error
         self._all = np.frombuffer(self._mapped, np.uint8)
-        self._mapped.watch = mapping.watch(self._all.ctypes.data, file.size)
-        if self._mapped.watch < 0:
+        watch = self._mapped.watch = mapping.watch(self._all.ctypes.data, file.size)
+        if watch is None:
             raise MissingData(f"{file.path}: too many files are mapped; close other sessions")
+        self._watch = watch
 
     def bytes_of(self, tensor: FileTensor) -> Array:
         """The bytes of a tensor where they lie, read-only."""
@@ -70,7 +71,7 @@ class MappedFile:
         if size < self._file.size:
             raise MissingData(f"{self._file.path}: has shrunk while it was read: to {size} bytes")
         self._file.require_same(self._stored)
-        if mapping.is_lost(self._mapped.watch):
+        if self._watch.is_lost():
             raise MissingData(f"{self._file.path}: cannot be read: a page of it could not be had")
 
 

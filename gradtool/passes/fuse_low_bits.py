@@ -17,7 +17,7 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments
-from gradtool.graph.predicates import is_scalar
+from gradtool.graph.predicates import is_scalar, made_by
 from gradtool.graph.prune import prune
 from gradtool.graph.typed import Tensor, as_tensor, ints
 from gradtool.operators.low_bits import middle
@@ -127,7 +127,7 @@ def _constants(node: ir.Node, trained: Collection[str], *, summed: bool) -> _Mat
     """
     if not are_frozen(node.inputs, trained) or node.attributes.get_int("output_dtype", 0) > 0:
         return None
-    codes, scale, *rest = (as_tensor(v) for v in node.inputs if v is not None)
+    codes, scale, *rest = (_stored(v) for v in node.inputs if v is not None)
     if codes.dtype not in BITS or len(codes.shape) != MATRIX or 0 in codes.shape:
         return None
     axis, size = node.attributes.get_int("axis", 1) % 2, node.attributes.get_int("block_size", 0)
@@ -143,6 +143,13 @@ def _constants(node: ir.Node, trained: Collection[str], *, summed: bool) -> _Mat
     if not fits or size * BITS[codes.dtype] % 8:
         return None
     return _Matrix(codes, scale, rest[0] if rest else None, size, axis, axis == summed)
+
+
+def _stored(value: ir.Value) -> Tensor:
+    """A constant under the name that it has in the file."""
+    while (copy := made_by("Identity", value)) is not None and copy.inputs[0] is not None:
+        value = copy.inputs[0]
+    return as_tensor(value)
 
 
 def are_frozen(values: Iterable[ir.Value | None], trained: Collection[str]) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from conftest import sampled
 from native_calls import FOUND, needs_library
 
-from gradtool.exec.executor import Executor
+from gradtool.exec.arena_views import ArenaViews
 from gradtool.native import library
 from gradtool.text.units import format_bytes
 
@@ -125,13 +125,13 @@ def test_native_kernels_on_cuda_are_refused(run, tiny_model):
 @needs_library
 @pytest.mark.parametrize("flag", ["--profile", "--trace"])
 def test_what_is_timed_are_the_kernels_that_run(run, tiny_model, monkeypatch, flag):
-    bound, bind = [], Executor._bind_native
+    bound, block = [], ArenaViews.block
 
-    def noted(executor, index, step):
+    def noted(arrays, step, signature):
         bound.append(step.op)
-        return bind(executor, index, step)
+        return block(arrays, step, signature)
 
-    monkeypatch.setattr(Executor, "_bind_native", noted)
+    monkeypatch.setattr(ArenaViews, "block", noted)
     done = run("run", tiny_model, "--batch", "2", "--kernels", "native", flag, "f.json")
 
     assert done.code == 0

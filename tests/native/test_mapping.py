@@ -26,26 +26,26 @@ def mapped(path, size=PAGES):
 @pytest.mark.parametrize("left", [0, mmap.PAGESIZE, 3 * mmap.PAGESIZE])
 def test_reads_behind_an_end_that_moved_give_zeros_and_are_told(left, tmp_path):
     found = mapped(tmp_path / "data")
-    number = mapping.watch(found.ctypes.data, PAGES)
-    was_lost = mapping.is_lost(number)
+    watch = mapping.watch(found.ctypes.data, PAGES)
+    was_lost = watch.is_lost()
     os.truncate(tmp_path / "data", left)
 
     assert not was_lost
     assert found[:left].sum() == left // 256 * sum(range(256))
     assert not found[left:].any()
-    assert mapping.is_lost(number)
-    mapping.unwatch(number)
+    assert watch.is_lost()
+    watch.end()
 
 
 def test_a_place_is_free_again(tmp_path):
     found = mapped(tmp_path / "data")
-    numbers = []
+    watches = []
     for _ in range(3):
-        numbers.append(mapping.watch(found.ctypes.data, PAGES))
-        mapping.unwatch(numbers[-1])
+        watches.append(mapping.watch(found.ctypes.data, PAGES))
+        watches[-1].end()
 
-    assert len(set(numbers)) == 1
-    assert not mapping.is_lost(numbers[0])
+    assert len({watch.number for watch in watches}) == 1
+    assert not watches[0].is_lost()
 
 
 OTHER = """
