@@ -12,6 +12,7 @@ import numpy as np
 from gradtool.errors import UsageError
 from gradtool.exec import available_memory
 from gradtool.text.units import format_bytes
+from gradtool.text.words import count
 from gradtool.training.columns import Categories, Unread
 from gradtool.training.data_options import DataOptions
 from gradtool.training.text_files import TextFile
@@ -97,12 +98,12 @@ class Gathering:
             said[0] += f", of which {np.count_nonzero(counts)} are learned"
         if self._long:
             what = "cut" if self.options.too_long == "cut" else "left out"
-            said.append(f"{path}: {self._long} texts have more than {self.length} tokens: {what}")
+            said.append(f"{path}: {count(self._long, 'text')} of over {self.length} tokens: {what}")
         if not self.options.pack:
             found = self._columns or {}
             return rows, {name: each.finished(texts) for name, each in found.items()}, said
         rows = rows.packed(self.length)
-        said.append(f"{path}: {texts} texts in {len(rows.lengths)} rows")
+        said.append(f"{path}: {count(texts, 'text')} in {count(len(rows.lengths), 'row')}")
         return rows, {}, said
 
     def _windows(self, ids: Array, starts: Array, lines: Array, said: list[str]) -> TokenRows:
@@ -119,7 +120,7 @@ class Gathering:
 
     def _counted(self, texts: int, tokens: int) -> str:
         """`4 texts, 90 tokens`, or of a plain one the tokens."""
-        return f"{tokens} tokens" if self._is_plain else f"{texts} texts, {tokens} tokens"
+        return f"{tokens} tokens" if self._is_plain else f"{count(texts, 'text')}, {tokens} tokens"
 
     def _take_rest(self) -> None:
         """Take the other keys of some lines as columns; those that not all have are none."""
