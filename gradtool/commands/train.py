@@ -139,10 +139,12 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 rehearse=partial(results.rehearse, say=follower.said),
             )
         except NoRoom as error:
-            if group.size > 1 or options["memory"] is not None:
+            if group.size > 1:
                 raise
-            hint = "--memory SIZE takes steps in parts and by a plan that fit into less"
-            raise NoRoom(f"{error}; {hint}") from error
+            said = results.kept(trainer, error)
+            if options["memory"] is None:
+                said += "; --memory SIZE takes steps in parts and by a plan that fit into less"
+            raise NoRoom(said) from error
         except (UsageError, OSError) as error:
             if group.size > 1:
                 raise

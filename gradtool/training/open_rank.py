@@ -47,6 +47,7 @@ def open_rank(
 
     Raises:
         UsageError: the model cannot be cut as is asked for, or there is no such device.
+        NoRoom: memory does not suffice for the widest batch of texts.
     """
     options = setup.options
     scale = scaling.first(options.loss_scale, setup.graphs.loss_type)
@@ -73,10 +74,22 @@ def open_rank(
         ahead=counter.alone if counter else None, parts=parts, device=device, kernels=setup.kernels,
     )  # fmt: skip
     _set(session, setup.graphs, found)
+    _make_room(setup, session)
     server = _server(tables, setup, session, group, folder)
     if server is not None and options.ema is not None and setup.metrics:
         watcher.said("warning: means are not evaluated: ranks have blocks of the tables")
     return Opened(setup, session, progress, shard=shard, server=server)
+
+
+def _make_room(setup: Setup, session: Session) -> None:
+    """Take the memory of the widest batch of texts, before the first step."""
+    texts = setup.data[0].texts
+    if texts is None or texts.spread is None:
+        return
+    batch = texts.cut(setup.sample(setup.part), max(texts.text.widths(texts.lengths)))
+    graphs = setup.graphs
+    rate = {} if graphs.update is not None else {graphs.rate: graphs.first}
+    session.make_ready({**batch, **graphs.drawing(0, 0, 0), **rate})
 
 
 def begun_of(setup: Setup, progress: Progress, folder: Folder | None) -> Begun:

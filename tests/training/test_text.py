@@ -21,7 +21,8 @@ from texts import (
 )
 
 import gradtool as gt
-from gradtool.errors import UsageError
+from gradtool.errors import NoRoom, UsageError
+from gradtool.exec import available_memory
 from gradtool.training.callbacks import Watcher
 
 pytest.importorskip("tokenizers")
@@ -418,3 +419,24 @@ def test_what_a_model_sees_is_told_by_a_few_tokens_of_long_rows(tmp_path, causal
                   if each["input_ids"].shape == (1, 32))  # fmt: skip
     assert changed.sum() > 5
     assert not changed[:, : np.flatnonzero(batch["labels"] != -100).max() + 1].any()
+
+
+def test_memory_for_the_widest_batch_is_taken_before_the_first_step(net, tmp_path, monkeypatch):
+    short = [{"text": "the color ."}] * 40
+    data = write_lines(tmp_path / "a.jsonl", [*short, {"text": "one two . " * 20}])
+    asked = []
+    monkeypatch.setattr(available_memory, "CHECKED", 0)
+    monkeypatch.setattr(available_memory, "free", lambda: 2**40)
+    require = available_memory.require
+    monkeypatch.setattr(
+        available_memory, "require", lambda size, what: (asked.append(size), require(size, what))
+    )
+    history, _, _ = fitted(net, data, batch=4, shuffle=False, steps=11)
+    most = max(asked)
+
+    monkeypatch.setattr(available_memory, "free", lambda: most - 1)
+    options = OPTIONS | {"batch": 4, "shuffle": False, "steps": 11}
+    with gt.Trainer(net, **options) as trainer, pytest.raises(NoRoom):
+        trainer.fit(data)
+    assert len(history.losses) == 11
+    assert trainer.lost is None  # no step was taken
