@@ -58,7 +58,14 @@ class Buffer:
     regions: tuple[Region, ...] = ()
 
     def moved(self, offset: int) -> Buffer:
-        """The buffer at another offset; quicker than `replace`."""
+        """The buffer at another offset; quicker than `replace`.
+
+        Args:
+            offset: where it begins in the arena, in bytes.
+
+        Returns:
+            The buffer there.
+        """
         lasting = (self.first, self.last, self.values)
         own = (self.called, self.turn, self.regions)
         return Buffer(self.name, self.region, self.bytes, offset, *lasting, *own)
