@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from gradtool.commands.output import Reporter
     from gradtool.commands.results import Results
+    from gradtool.errors import GradtoolError
     from gradtool.ranks.group import Group
     from gradtool.training.graphs import Recipe
     from gradtool.training.history import History
@@ -96,6 +97,16 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
         _train(replace(call, reporter=reporter), model, options, group)
 
 
+def _told(error: Exception, said: str, memory: int | None) -> GradtoolError:
+    """The error that ends a command, after one of a training."""
+    from gradtool.errors import NoRoom, UsageError
+
+    if not isinstance(error, NoRoom):
+        return UsageError(said)
+    hint = "; --memory SIZE takes steps in parts and by a plan that fit into less"
+    return NoRoom(said + (hint if memory is None else ""))
+
+
 def _train(call: Call, model: str | None, options: dict[str, Any], group: Group) -> None:
     import gc
     import signal
@@ -138,17 +149,10 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 timeline=timeline,
                 rehearse=partial(results.rehearse, say=follower.said),
             )
-        except NoRoom as error:
+        except (NoRoom, UsageError, OSError) as error:
             if group.size > 1:
                 raise
-            said = results.kept(trainer, error)
-            if options["memory"] is None:
-                said += "; --memory SIZE takes steps in parts and by a plan that fit into less"
-            raise NoRoom(said) from error
-        except (UsageError, OSError) as error:
-            if group.size > 1:
-                raise
-            raise UsageError(results.kept(trainer, error)) from error
+            raise _told(error, results.kept(trainer, error), options["memory"]) from error
         is_cut = history.ended == "interrupted" and anywhere(group, heard.number is not None)
         spans = None if timeline is None else timeline.gathered(group)
         if group.rank == 0:

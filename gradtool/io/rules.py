@@ -53,10 +53,9 @@ def judges(node: ir.Node, moving: Container[ir.Value]) -> bool:
     rule = RULES.get(node.op_type)
     if node.domain or (rule is None and node.op_type not in lengths.RULES):
         return False
-    of_ranks = rule in (_permutation, _axes, _not_scalar)
-    return any(
-        v in moving for v in (node.inputs[1:] if of_ranks else (*node.inputs, *node.outputs))
-    )
+    is_of_rank = rule in (_permutation, _axes, _not_scalar)
+    asked = node.inputs[1:] if is_of_rank else (*node.inputs, *node.outputs)
+    return any(value in moving for value in asked)
 
 
 def _too_large(node: ir.Node, limits: Limits) -> str | None:
@@ -65,9 +64,8 @@ def _too_large(node: ir.Node, limits: Limits) -> str | None:
     if total <= limits.constant_bytes:
         return None
     inputs = [value for value in node.inputs if value is not None]
-    if any(ir.convenience.get_const_tensor(value) is None for value in inputs):
-        return None
-    if total <= limits.constant_bytes + sum(map(_bytes, inputs)):
+    is_known = all(ir.convenience.get_const_tensor(value) is not None for value in inputs)
+    if not is_known or total <= limits.constant_bytes + sum(map(_bytes, inputs)):
         return None
     return f"makes a constant of {total} bytes; the limit is {limits.constant_bytes}"
 
@@ -80,10 +78,9 @@ def _bytes(value: ir.Value) -> int:
 
 
 def _divisor(node: ir.Node) -> str | None:
-    value, divisor = node.outputs[0], static_operands.constant(node, 1)
-    if divisor is None or not is_integer(value):
-        return None
-    return None if divisor.all() else "divides integers by zero"
+    divisor = static_operands.constant(node, 1)
+    is_safe = divisor is None or not is_integer(node.outputs[0]) or divisor.all()
+    return None if is_safe else "divides integers by zero"
 
 
 def _permutation(node: ir.Node) -> str | None:

@@ -27,8 +27,7 @@ LOADING = 1 << 32  # bytes of addresses while a tokenizer is read
 WORKING = 1 << 29  # bytes of addresses beside what is there then
 WRITING, READING = 3, 5  # seconds of processor time, for a template and for the tokens of a text
 MOST_SAID = 300  # characters of an error
-_OPEN, _CLOSE = "\ufdd0", "\ufdd1"  # noncharacters: no text that is exchanged has them
-_APART = "\ufdd2"
+_OPEN, _CLOSE, _APART = "\ufdd0", "\ufdd1", "\ufdd2"  # noncharacters: no text has them
 MARKS = (_OPEN, _CLOSE, _APART)
 Spans = list[tuple[int, int]]
 
@@ -53,9 +52,7 @@ def environment() -> Any:
 
         def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
             """Raise SecurityError."""
-            raise SecurityError(
-                f"takes {attribute!r} of a {type(obj).__name__}, which is forbidden"
-            )
+            raise SecurityError(f"takes {attribute!r} of a {type(obj).__name__}: forbidden")
 
     class Generation(ext.Extension):
         """`{% generation %}`: encloses what the assistant has written."""
