@@ -323,14 +323,15 @@ def main() -> int:
         rng = np.random.default_rng(given.seed)
         chosen = [drawn(rng) for _ in range(given.random)]
     print("decoder     file  off               loss, 20 steps        onnxruntime   genai  options")
-    wrong = 0
+    wrong = unwritten = 0
     for entry in chosen:
         row = judged(entry, given.folder)
-        is_wrong = not row.is_right and not row.said.startswith("not written")
-        wrong += is_wrong
+        is_unwritten = row.said.startswith("not written")
+        is_wrong = not row.is_right and not is_unwritten
+        wrong, unwritten = wrong + is_wrong, unwritten + is_unwritten
         if given.random is None or is_wrong:
             print(row.line() + (f"  WRONG ({row.where})" if is_wrong else ""), flush=True)
-    print(f"{wrong} of {len(chosen)} are wrong")
+    print(f"{wrong} of {len(chosen)} are wrong, {unwritten} were not written")
     return int(wrong > 0)
 
 
