@@ -36,9 +36,6 @@ class Refusal(Exception):
     """What is wrong with a template or an example, in words."""
 
 
-# ------------------------------------------------------------------------------ templates
-
-
 def environment() -> Any:
     """The sandbox of a template, with the functions that transformers gives it."""
     from jinja2 import debug, ext, nodes  # debug is imported by errors, when no file is read
@@ -52,7 +49,8 @@ def environment() -> Any:
 
         def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
             """Raise SecurityError."""
-            raise SecurityError(f"takes {attribute!r} of a {type(obj).__name__}: forbidden")
+            kind = type(obj).__name__
+            raise SecurityError(f"takes {attribute!r} of a {kind}, which is forbidden")
 
     class Generation(ext.Extension):
         """`{% generation %}`: encloses what the assistant has written."""
