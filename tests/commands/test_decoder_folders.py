@@ -93,7 +93,7 @@ def test_texts_are_cut_to_what_a_memory_has_room_for(run, decoder_folder):
     assert roomy.code == tight.code == 0, roomy.err + tight.err
     assert "--max-length" not in roomy.err
     assert re.search("as if --max-length (16|32) were given", tight.err)
-    assert "1 texts have more than" in tight.err
+    assert "1 text of over" in tight.err
 
 
 @pytest.mark.extra
