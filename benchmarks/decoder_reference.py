@@ -75,6 +75,7 @@ class _Reader:
         self.found = Weights()
 
     def read(self) -> Weights:
+        """The weights of all nodes that have a method here."""
         for node in self.graph.node:
             read = getattr(self, node.op_type, None)
             if read is not None:
@@ -158,6 +159,7 @@ class _Reader:
             self.found.coded["model.embed_tokens", "weight"] = found
 
     def GatherBlockQuantized(self, node: onnx.NodeProto, given: Mapping[str, Any]) -> None:
+        """Of the rows of a table that are looked up, decoded by block."""
         bits = given.get("bits", 4)
         codes, scale = self.array(node.input[0]), self.array(node.input[2])
         packed = codes.dtype == np.uint8

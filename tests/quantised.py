@@ -316,3 +316,17 @@ def examine(case: Quantised, folder: Path, seed: int = 0) -> list[str]:
 
 
 STEP = 0.05  # what integers that round to a neighbour, in float32 and in float64, may change
+
+
+def exactly(path_or_bytes, feeds, adapter=None):
+    """The outputs of stock onnxruntime, which rounds activations to 8 bits if it optimises."""
+    import onnxruntime as ort
+
+    options, how = ort.SessionOptions(), ort.RunOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    if adapter is not None:
+        loaded = ort.LoraAdapter()
+        loaded.Load(str(adapter))
+        how.add_active_adapter(loaded)
+    return ort.InferenceSession(path_or_bytes, options).run(None, feeds, how)[0]

@@ -131,51 +131,49 @@ class Setup:
         return sample_of(self.data[0], most)
 
 
-def prepared(
-    recipe: Recipe,
-    options: TrainOptions,
-    data: Given,
-    evaluate: Given | None,
-    names: Mapping[str, str],
-    watcher: Watcher,
-    ranks: int = 1,
-) -> Setup:
-    """Read, build and hold against each other what a training on some ranks is of.
+@dataclass(frozen=True)
+class Asked:
+    """A training as it is asked for, on some ranks: of a model, on `data`."""
+
+    recipe: Recipe
+    options: TrainOptions
+    data: Given
+    evaluate: Given | None
+    names: Mapping[str, str]
+    watcher: Watcher
+    ranks: int = 1
+
+
+def prepared(asked: Asked) -> Setup:
+    """Read, build and hold against each other what a training is of.
 
     Where a memory has no room for the longest text, texts are taken as short as it has room for.
 
     Raises:
         UsageError: data do not fit the model, or options cannot be combined.
     """
-    given = recipe, options, data, evaluate, names, watcher, ranks
     try:
-        return _prepared(*given)
+        return _prepared(asked)
     except NothingFits as error:
+        options = asked.options
         if error.length is None or options.memory is None:
             raise
-        watcher.said(
+        asked.watcher.said(
             f"--memory {format_bytes(options.memory)}: no step of the longest texts fits, one of "
             f"{error.length} tokens does: as if --max-length {error.length} were given"
         )
         shorter = replace(options, max_length=error.length, micro_batches=error.parts)
-        return _prepared(recipe, shorter, *given[2:])
+        return _prepared(replace(asked, options=shorter))
 
 
-def _prepared(
-    recipe: Recipe,
-    options: TrainOptions,
-    data: Given,
-    evaluate: Given | None,
-    names: Mapping[str, str],
-    watcher: Watcher,
-    ranks: int,
-) -> Setup:
+def _prepared(asked: Asked) -> Setup:
+    recipe, options, watcher, ranks = asked.recipe, asked.options, asked.watcher, asked.ranks
     if options.memory is not None and ranks > 1:
         raise UsageError("a memory to keep to is of one process: leave it out on several ranks")
-    sources = sources_of(data, evaluate, options, watcher)
+    sources = sources_of(asked.data, asked.evaluate, options, watcher)
     graphs = graphs_of(recipe, options, in_two=options.in_two or ranks > 1)
     is_default = options.batch is None
-    read, options = _read(graphs, sources, names, options, ranks)
+    read, options = _read(graphs, sources, asked.names, options, ranks)
     takes = read[0].takes
     is_odd = graphs.update is not None and graphs.parts.kind is None and takes.size is not None
     if (options.in_two and graphs.update is None) or is_odd:

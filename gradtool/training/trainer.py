@@ -33,7 +33,7 @@ from gradtool.training.loop import Loop
 from gradtool.training.open_rank import begun_of, open_rank
 from gradtool.training.options import TrainOptions
 from gradtool.training.rate_sweep import STEPS, RateSweep, Sweeping, rising
-from gradtool.training.setup import Setup
+from gradtool.training.setup import Asked, Setup
 from gradtool.training.sizing import opened_for
 from gradtool.training.sources import Given
 from gradtool.training.staged import StagedLoop
@@ -206,10 +206,11 @@ class Trainer(Trained, Closing):
     def _prepared(self, data: Given, watcher: Watcher, fit: runs.FitOptions) -> Setup:
         options, ranks = runs.completed(self._options, fit), fit.group.size
         require_ranks(ranks, options.stages, options.shard, sync_batchnorm=options.sync_batchnorm)
-        return prepared_in_phases(
+        asked = Asked(
             self._recipe, options, data, fit.evaluate, fit.names or {}, watcher,
             ranks // options.stages,
         )  # fmt: skip
+        return prepared_in_phases(asked)
 
     def _run(
         self,

@@ -21,7 +21,6 @@ from gradtool.training.fit import arena_bytes
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.memory_fit import fitted_to
 from gradtool.training.open_rank import open_rank
-from gradtool.training.options import TrainOptions
 from gradtool.training.phases import (
     Phase,
     at_last,
@@ -30,36 +29,27 @@ from gradtool.training.phases import (
     require_all,
     unfrozen_by,
 )
-from gradtool.training.setup import PLAN_SUFFIX, Setup, planned, prepared, sizes_of_part
-from gradtool.training.sources import Given
+from gradtool.training.setup import PLAN_SUFFIX, Asked, Setup, planned, prepared, sizes_of_part
 
 if TYPE_CHECKING:
     from gradtool.training.loop import Loop
 
 
-def prepared_in_phases(
-    recipe: Recipe,
-    options: TrainOptions,
-    data: Given,
-    evaluate: Given | None,
-    names: Mapping[str, str],
-    watcher: Watcher,
-    ranks: int = 1,
-) -> Setup:
+def prepared_in_phases(asked: Asked) -> Setup:
     """The setup of a training in phases, for `--unfreeze`; see `prepared`.
 
     Raises:
         UsageError: as there, or a glob matches nothing, or its epoch is after the end.
     """
-    unfrozen = unfrozen_by(options.unfreeze)
-    if unfrozen and options.plan.endswith(PLAN_SUFFIX):
+    unfrozen, plan = unfrozen_by(asked.options.unfreeze), asked.options.plan
+    if unfrozen and plan.endswith(PLAN_SUFFIX):
         raise UsageError(
-            f"--unfreeze: each phase has a graph of its own, and the plan in {options.plan} is of "
+            f"--unfreeze: each phase has a graph of its own, and the plan in {plan} is of "
             "one: name a strategy"
         )
-    recipe = replace(recipe, options=at_last(recipe.options, unfrozen))
+    recipe = replace(asked.recipe, options=at_last(asked.recipe.options, unfrozen))
     with naming(unfrozen):
-        made = prepared(recipe, options, data, evaluate, names, watcher, ranks)
+        made = prepared(replace(asked, recipe=recipe))
     if not unfrozen:
         return made
     require_all(unfrozen, made.graphs, _epochs(made))
@@ -70,7 +60,7 @@ def prepared_in_phases(
             for start, each in earlier(recipe.options, made.graphs.learns)
         ]
     made = replace(made, phases=(*phases, Phase(max(unfrozen), made.graphs)))
-    _tell(made, watcher)
+    _tell(made, asked.watcher)
     return made
 
 

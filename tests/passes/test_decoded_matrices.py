@@ -16,6 +16,7 @@ import onnx
 import pytest
 from conftest import sampled
 from onnx import helper, numpy_helper
+from quantised import exactly
 
 import gradtool as gt
 from gradtool.errors import GradtoolError
@@ -231,7 +232,7 @@ def test_a_written_product_has_standard_operators_alone_and_is_read_back(scales,
 @pytest.mark.parametrize("scales", ["columns", "rows", "tensor"])
 @pytest.mark.parametrize("kind", EIGHT)
 def test_adapters_beside_a_matrix_of_bytes_run_in_onnxruntime(kind, scales, tmp_path):
-    ort = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime")
     rng = np.random.default_rng(1)
     w = matrix(rng, kind, scales, (24, 10))
     made = model(
@@ -246,13 +247,7 @@ def test_adapters_beside_a_matrix_of_bytes_run_in_onnxruntime(kind, scales, tmp_
         trained = trainer.session.evaluate(data).outputs["y"]
         (path, _), (adapter, _) = trainer.save_adapter(tmp_path / "net.lora.onnx")
 
-    how, loaded = ort.RunOptions(), ort.LoraAdapter()
-    loaded.Load(str(adapter))
-    how.add_active_adapter(loaded)
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    found = ort.InferenceSession(path, options).run(None, {"x": x}, how)[0]
+    found = exactly(path, {"x": x}, adapter)
     np.testing.assert_allclose(found, trained, rtol=1e-4, atol=1e-4)
     assert np.abs(trained - x @ w.exact).max() > 1e-2
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from quantised import exactly
 
 import gradtool as gt
 from gradtool.errors import ModelError, NotDifferentiable, UsageError
@@ -31,20 +32,6 @@ def parsed(text, opset=18, **held):
     )
     model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in held.items())
     return model
-
-
-def exactly(path_or_bytes, feeds, adapter=None):
-    """The outputs of stock onnxruntime, which rounds activations to 8 bits if it optimises."""
-    import onnxruntime as ort
-
-    options, how = ort.SessionOptions(), ort.RunOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    if adapter is not None:
-        loaded = ort.LoraAdapter()
-        loaded.Load(str(adapter))
-        how.add_active_adapter(loaded)
-    return ort.InferenceSession(path_or_bytes, options).run(None, feeds, how)[0]
 
 
 @pytest.fixture(scope="module")

@@ -91,19 +91,26 @@ def _grad_work(y: Spec, *, axis: int) -> list[Spec]:
     return [*ones_work(y, axis), *line_work(y, axis, 1, 1)]
 
 
+def _grad_parts(
+    y: Array, dy: Array, out: Arrays, work: Arrays, axis: int
+) -> Iterator[tuple[Array, ...]]:
+    """By block of lines: y, dy, dx, a temporary of their size, and one number for each line."""
+    (y, dy, dx), where = _parts((y, dy, out[0]), axis)
+    _, block, stats = work
+    for index in where:
+        part = dx[index]
+        stat = fitted(stats, (part.shape[0], 1, part.shape[2]))
+        yield y[index], dy[index], part, fitted(block, part.shape), stat
+
+
 @kernel("ai.gradtool::SoftmaxGrad", may_inplace=(0, 1), work=_grad_work)
 def softmax_grad(xp: Any, y: Array, dy: Array, *, out: Arrays, work: Arrays, axis: int) -> None:
     """`dx = y · (dy - Σ y · dy)`."""
-    (y, dy, dx), where = _parts((y, dy, out[0]), axis)
-    ones, block, stats = work
-    for index in where:
-        part = dx[index]
-        t = fitted(block, part.shape)
-        stat = fitted(stats, (part.shape[0], 1, part.shape[2]))
-        xp.multiply(y[index], dy[index], out=t, dtype=t.dtype)
-        line_sum(xp, t, stat, ones)
-        xp.subtract(dy[index], stat, out=t, dtype=t.dtype)
-        xp.multiply(t, y[index], out=part, dtype=t.dtype, casting="unsafe")
+    for of, d, part, t, stat in _grad_parts(y, dy, out, work, axis):
+        xp.multiply(of, d, out=t, dtype=t.dtype)
+        line_sum(xp, t, stat, work[0])
+        xp.subtract(d, stat, out=t, dtype=t.dtype)
+        xp.multiply(t, of, out=part, dtype=t.dtype, casting="unsafe")
 
 
 def _log_softmax_work(x: Spec, *, axis: int = -1) -> list[Spec]:
@@ -130,14 +137,9 @@ def log_softmax(xp: Any, x: Array, *, out: Arrays, work: Arrays, axis: int = -1)
 @kernel("ai.gradtool::LogSoftmaxGrad", may_inplace=(0, 1), work=_grad_work)
 def log_softmax_grad(xp: Any, y: Array, dy: Array, *, out: Arrays, work: Arrays, axis: int) -> None:
     """`dx = dy - exp(y) · Σ dy`."""
-    (y, dy, dx), where = _parts((y, dy, out[0]), axis)
-    ones, block, stats = work
-    for index in where:
-        part = dx[index]
-        t = fitted(block, part.shape)
-        stat = fitted(stats, (part.shape[0], 1, part.shape[2]))
-        xp.copyto(t, dy[index])
-        line_sum(xp, t, stat, ones)
-        xp.exp(y[index], out=t, dtype=t.dtype)
+    for of, d, part, t, stat in _grad_parts(y, dy, out, work, axis):
+        xp.copyto(t, d)
+        line_sum(xp, t, stat, work[0])
+        xp.exp(of, out=t, dtype=t.dtype)
         xp.multiply(t, stat, out=t)
-        xp.subtract(dy[index], t, out=part, dtype=t.dtype, casting="unsafe")
+        xp.subtract(d, t, out=part, dtype=t.dtype, casting="unsafe")
