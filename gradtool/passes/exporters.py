@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses.output_heads import PRODUCTS
-from gradtool.passes.provenance import operation, origins
+from gradtool.passes.provenance import operation, parameters_of
 from gradtool.text.words import count, some
 
 REMEDY = (
@@ -64,7 +64,7 @@ def untied(graph: ir.Graph) -> list[str]:
     made: dict[str, list[str]] = {}
     for value in graph.initializers.values():
         if is_float(value) and value.uses():
-            for origin in origins(value):
+            for origin in parameters_of(value):
                 made.setdefault(origin, []).append(value.name or "")
     for origin, names in made.items():
         if origin in graph.initializers and graph.initializers[origin].uses():

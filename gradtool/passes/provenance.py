@@ -69,6 +69,11 @@ def origins(value: ir.Value) -> list[str]:
     return _names(value.metadata_props.get(FOLDED, ""))
 
 
+def parameters_of(value: ir.Value) -> list[str]:
+    """Those of the origins of a tensor that are no results of operations."""
+    return [name for name in origins(value) if _NAME.fullmatch(name) is None]
+
+
 def _names(text: str) -> list[str]:
     """The strings in a list as Python prints it; none if the text is something else."""
     if len(text) > LONGEST or not _LIST.fullmatch(text):

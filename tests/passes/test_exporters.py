@@ -41,7 +41,7 @@ def test_a_parameter_that_was_folded_apart_is_named():
           loss = ReduceSum <keepdims = 0> (v) }"""
     )
     for name, origin in (("t", "w"), ("a", "gone"), ("b", "gone"), ("alone", "other")):
-        model.graph.initializers[name].metadata_props[NOTE] = f"['{origin}']"
+        model.graph.initializers[name].metadata_props[NOTE] = f"['{origin}', 'val_17', 'zeros']"
 
     assert untied(model.graph) == [
         f"t, w were one parameter, w, until the exporter folded it; {APART}",
